@@ -177,11 +177,25 @@ def test_a_truncated_log(tmp_path: Path) -> None:
         assert log_text.data == b"BufferAssignment:"
 
 
-def test_one_thread_compiles_again_and_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("live_first", [True, False])
+def test_one_thread_compiles_again_and_again(live_first: bool, tmp_path: Path) -> None:
+    """A live range that is printed below the allocations is not that of the next module."""
     path = tmp_path / "x-buffer-assignment.txt"
-    path.write_text("".join("".join(logged(memory_texts(f), 5)) for f in SPLIT))
+    path.write_text("".join("".join(logged(memory_texts(f), 5, live_first=live_first)) for f in SPLIT))
     for i, folder in enumerate(SPLIT):
         assert tables(xlamem.read(path, module=i, text=True)) == plain(folder)
+
+
+def test_a_live_range_belongs_to_one_module(tmp_path: Path) -> None:
+    """The second module of the thread has none."""
+    path = tmp_path / "x-buffer-assignment.txt"
+    first, second = (memory_texts(f) for f in SPLIT)
+    del second["live-range"]
+    path.write_text("".join("".join(logged(texts, 5)) for texts in (first, second)))
+    assert tables(xlamem.read(path, module=0, text=True)) == plain(SPLIT[0])
+    dump = xlamem.read(path, module=1, text=True)
+    assert dump.live_ranges.num_rows == 0
+    assert dump.allocations.to_pylist() == plain(SPLIT[1])["allocations"]
 
 
 # ---- concatenated files

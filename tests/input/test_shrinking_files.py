@@ -64,11 +64,13 @@ def test_read(large: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("way", READS)
-@pytest.mark.parametrize("name", [b"eman", b"another_name"])
-def test_read_while_it_is_written_again(large: Path, way: str, name: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another run with the same folder writes other content: of the same size, and longer."""
+@pytest.mark.parametrize("change", [(b"name.", b"eman."), (b"name.7 ", b"name.8 "), (b"name.", b"another_name.")])
+def test_read_while_it_is_written_again(
+    large: Path, way: str, change: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run with the same folder writes other content: of the same size, with the same end too, and longer."""
     os.utime(large, ns=(0, 0))
-    text = large.read_bytes().replace(b"name", name)
+    text = large.read_bytes().replace(*change)
     after_the_outline(lambda: large.write_bytes(text), monkeypatch)
     with pytest.raises(DumpError, match="a file that does not change while it is read"):
         READS[way](large)

@@ -39,6 +39,7 @@ from xlamem.input.containers.tar import TarEntry
 from xlamem.input.find import Member, Source, Text, find, find_all, resolve, split_modules
 from xlamem.input.names import EXTENSIONS
 from xlamem.input.spans import is_one_module
+from xlamem.input.walk import NoDumpError
 from xlamem.parse import modules
 
 # ---- names in directories
@@ -348,6 +349,21 @@ def test_a_directory_is_sniffed(tmp_path: Path) -> None:
     assert [s.name for s in find(tmp_path / "late.txt", tmp_path / "d.dat")] == ["d.dat", "late.txt"]
     for paths in ((tmp_path, tmp_path / "late.txt"), (tmp_path / "late.txt", tmp_path)):
         assert [s.name for s in find(*paths)] == ["a.txt", "b.log.gz", "late.txt", STEM]
+
+
+@pytest.mark.parametrize("lines", [("out", "x"), ("x", "out"), ("x", "out", "x"), ("x", "x")])
+def test_what_a_text_without_a_dump_is(lines: tuple[str, ...], tmp_path: Path) -> None:
+    """A message at either end of a long log is noticed."""
+    parts = {"out": "RESOURCE_EXHAUSTED: Out of memory\n", "x": "a line\n" * input_contents.MAX_HEAD}
+    (path := tmp_path / "train.log").write_text("".join(parts[line] for line in lines))
+    with pytest.raises(NoDumpError) as caught:
+        find(path)
+    assert ("out-of-memory" in caught.value.hint) == ("out" in (lines[0], lines[-1]))
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="a file of Linux")
+def test_a_file_that_has_no_size() -> None:
+    assert b"Name:" in (files.read_small("/proc/self/status") or b"")
 
 
 def test_several_modules_in_one_text(tmp_path: Path) -> None:

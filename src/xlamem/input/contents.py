@@ -118,7 +118,7 @@ class Contents:
         if name:
             stem, role = name
             rank = names.compression_rank(file_name)
-            member = replace(member, role=role, size=None if rank else entry.size, fault=fault)
+            member = replace(member, role=role, fault=fault)
             # Of entries with the same name, the last one takes precedence, as it does when unpacking.
             add = self._groups.add if member_name else self._groups.add_flags
             add(member, f"{path}::{folder}", stem, (rank << 32) - number)
