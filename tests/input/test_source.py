@@ -494,6 +494,33 @@ def test_large_files_are_mapped(tmp_path: Path) -> None:
     loaded.close()
 
 
+@pytest.mark.parametrize(
+    ("sizes", "kept"),
+    [([1, 1, 1], "bc"), ([4, 4, 4], "bc"), ([9, 9], "b"), ([20], "a"), ([1, 9], "ab"), ([4, 4, "a", 4], "ac")],
+)
+def test_decompressed_content_is_kept_within_two_limits(
+    sizes: list[int | str], kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most two files and ten bytes, except for one; the oldest goes first. A name reads its content again."""
+    monkeypatch.setattr(files, "MAX_CACHED_FILES", 2)
+    monkeypatch.setattr(files, "MAX_CACHED_BYTES", 10)
+    cache, names = files._ContentCache(), iter("abc")
+    read: list[str] = []
+
+    def get(name: str, size: int = 0) -> None:
+        cache.get((name,), lambda: read.append(name) or bytes(size))  # type: ignore[func-returns-value]
+
+    for size in sizes:
+        get(size) if isinstance(size, str) else get(next(names), size)
+    read.clear()
+    for name in kept:
+        get(name)
+    assert not read
+    for name in set("abc") - set(kept):
+        get(name)
+        assert read.pop() == name
+
+
 def test_mapped_spans_begin_anywhere(tmp_path: Path) -> None:
     path = tmp_path / "x"
     data = bytes(range(33, 127)) * 6000
