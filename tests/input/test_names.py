@@ -90,3 +90,27 @@ def test_stems(stem: str, expected: tuple[object, ...]) -> None:
 )
 def test_no_member(name: str) -> None:
     assert parse(name) is None
+
+
+@pytest.mark.parametrize(
+    ("stem", "flags"),
+    [
+        ("module_0000.jit_f.cl_77.after_optimizations", "module_0000.jit_f.cl_77"),
+        ("module_0000.jit_f.cpu_after_optimizations", "module_0000.jit_f"),
+        ("module_0000.jit_f.sm_9.0a_gpu_after_optimizations", "module_0000.jit_f"),
+        ("my-run", "my-run"),
+    ],
+)
+def test_stems_of_flags(stem: str, flags: str) -> None:
+    assert names.flags_stem(stem) == flags
+
+
+@pytest.mark.parametrize(
+    ("name", "is_text"),
+    [
+        ("train.log", True), ("out", True), ("a.txt.gz", True), ("a.json", False), (".a.txt", False), (".out", False),
+        ("module_0000.jit_f.before_optimizations.txt", False),
+    ],
+)  # fmt: skip
+def test_texts_that_may_have_dumps(name: str, is_text: bool) -> None:
+    assert names.is_text(name) == is_text

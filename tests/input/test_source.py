@@ -81,6 +81,40 @@ def test_order_is_natural(tmp_path: Path) -> None:
     assert [s.module_id for s in find(tmp_path)] == [2, 10, 9999, 10000]
 
 
+def test_zeros_before_a_number_do_not_count(tmp_path: Path) -> None:
+    for run in ("run-8", "run-007", "run-010", "run-9"):
+        write(tmp_path / run)
+    places = [os.path.basename(s.location) for s in find(tmp_path)]
+    assert places == ["run-007", "run-8", "run-9", "run-010"]
+
+
+@pytest.mark.parametrize("relative_first", [True, False])
+def test_the_first_path_of_a_file_counts(
+    relative_first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    name = f"{STEM}-buffer-assignment.txt"
+    paths = (name, str(tmp_path / name))[:: 1 if relative_first else -1]
+    (source,) = find(*paths)
+    assert {os.path.isabs(member.uri) for member in source.members} == {not relative_first}
+
+
+def test_a_size_that_is_not_known(tmp_path: Path) -> None:
+    write(tmp_path)
+    (source,) = find(tmp_path)
+    assert source.bytes_on_disk() == sum(path.stat().st_size for path in tmp_path.iterdir())
+    Path(source.members[-1].uri).unlink()
+    assert source.bytes_on_disk() is None
+
+
+def test_a_text_that_begins_beyond_its_file(tmp_path: Path) -> None:
+    """The file has become shorter since it was searched. Offsets in messages are within it."""
+    (path := tmp_path / "a.txt").write_text("x\n")
+    text = Member("buffer-assignment", str(path), begin=9, end=20).load()
+    assert (bytes(text.data), text.base) == (b"", 2)
+
+
 def test_timestamps_and_mixed_releases(tmp_path: Path) -> None:
     write(tmp_path, "1795176133689448.module_0000.jit_f.cl_7.after_optimizations")
     write(tmp_path, "1795176133689449.module_0000.after_optimizations", {"buffer-assignment": ALLOCATIONS})
@@ -102,6 +136,12 @@ def test_hlo_text_alone_is_no_dump_unless_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no dump in"):
         find(tmp_path)
     assert [m.role for m in resolve(f"{stem}.txt").members] == ["hlo"]
+
+
+def test_hlo_text_with_a_name_of_its_own(tmp_path: Path) -> None:
+    (path := tmp_path / "mine.after_optimizations.txt").write_text(HLO)
+    (source,) = find(path)
+    assert [m.role for m in source.members] == ["hlo"]
 
 
 def test_the_same_dump_twice_is_there_once(tmp_path: Path) -> None:

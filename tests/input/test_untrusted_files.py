@@ -148,6 +148,23 @@ def test_names_that_leave_the_archive(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out"]
 
 
+def test_sparse_files_in_archives(tmp_path: Path) -> None:
+    """Their bytes in the archive are not those of the file."""
+    header = bytearray(_tar_of(_tar_entry(f"a/{MEMBER}"))[:1024])
+    header[156:157] = tarfile.GNUTYPE_SPARSE
+    header[257:265] = b"ustar  \0"
+    header[386:410] = b"%011o\0%011o\0" % (512, len(HEAD))
+    header[483:495] = b"%011o\0" % (512 + len(HEAD))
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header[:512])
+    other = _tar_of(_tar_entry(f"b/{MEMBER}"))
+    (tmp_path / "x.tar").write_bytes(bytes(header) + other)
+    with tarfile.open(tmp_path / "x.tar") as tar:
+        assert [info.issparse() for info in tar] == [True, False]
+    (source,) = xlamem.find(tmp_path / "x.tar")
+    assert source.location.endswith("::b")
+
+
 @pytest.mark.parametrize("size", [10**18, -512, -(1 << 62)])
 def test_absurd_sizes_in_archives(size: int, tmp_path: Path) -> None:
     """A negative size leads back to the same header."""

@@ -443,3 +443,16 @@ def test_unknown_schemes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
     with pytest.raises(UsageError, match=r"pip install 'xlamem\[uri\]'"):
         find("memory://x")
+
+
+def test_one_of_several_directories_is_empty(tmp_path: Path) -> None:
+    """A hint would not say which one."""
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    (tmp_path / "b" / "x.json").write_text("{}")
+    with pytest.raises(NoDumpError) as caught:
+        find_all(tmp_path / "a", tmp_path / "b")
+    assert caught.value.hint == ""
+    with pytest.raises(NoDumpError) as caught:
+        find_all(tmp_path / "a")
+    assert caught.value.hint.startswith("the directory is empty")

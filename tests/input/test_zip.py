@@ -429,6 +429,13 @@ def test_absurd_headers(tmp_path: Path, field: tuple[int, str, int], message: st
         bad.members[0].load()
 
 
+def test_a_stored_entry_has_its_size(tmp_path: Path) -> None:
+    path = zip_with(tmp_path / "x.zip", {ASSIGNMENT: ALLOCATIONS}, zipfile.ZIP_STORED)
+    patched(path, ASSIGNMENT, (SIZE, "<I", len(ALLOCATIONS) + 1))
+    wanted = f"an entry of at most {len(ALLOCATIONS)} bytes, not {len(ALLOCATIONS) + 1}"
+    assert wanted in str(faults(path)[STEM])
+
+
 def test_a_local_header_that_is_none(tmp_path: Path) -> None:
     path = patched(two_dumps(tmp_path / "x.zip"), f"bad/{ASSIGNMENT}", local=((0, "<I", 0),))
     check_damage(path, "the header of a zip entry at byte [0-9,]+ of the archive")
