@@ -7,6 +7,7 @@ from libc.string cimport memset
 from buffer cimport (
     UNRESERVED, Buffer, allocate_zeroed, poison, presize, push_bytes, put_code, release, retain_arena,
 )
+from cells cimport Key, sort_keys
 from interner cimport (
     Interner, Slot, append_text, find_code, find_codes, hash_text, intern_name, interned_text, release_interner,
     reserve_texts,
@@ -14,6 +15,7 @@ from interner cimport (
 from text cimport TextColumn, push_first_offset, release_text
 
 cdef enum:
+    MOST_GAPS = 8           # entries per id of a table that sorts ids; sparser ones are sorted by their digits
     SMALL_TABLE = 1 << 22   # entries of a table of rows; ids of CPU dumps are 10 to 30 apart
 
 cdef extern from "hash.h":
@@ -210,28 +212,41 @@ def take(const Number[::1] items not None, const int[::1] rows not None):
 
 
 def in_order(const long long[::1] ids not None):
-    """Return the rows in ascending order of their ids (int32). None if an id is repeated, or if they are not dense."""
+    """Return the rows in ascending order of their ids (int32). None if an id is repeated."""
     cdef Buffer table, out
     cdef int32_t* rows
+    cdef Key* keys
     cdef Py_ssize_t i, n = ids.shape[0]
     cdef int64_t low = 0, span = 0
-    cdef bint good = True
+    cdef bint good = True, is_dense
     memset(&out, 0, sizeof(Buffer))
     if n == 0:
         return own(&out)
-    if not dense(ids, &low, &span):
+    if n > 0x7FFFFFFF:
         return None
+    is_dense = dense(ids, &low, &span) and span <= MOST_GAPS * n
     with nogil:
-        if allocate_zeroed(&table, span * 4) and allocate_zeroed(&out, n * 4):
-            rows = <int32_t*> table.data
-            for i in range(n):
-                good = good and rows[ids[i] - low] == 0
-                rows[ids[i] - low] = <int32_t> i + 1
-            if good:
-                out.size = 0
-                for i in range(span):
-                    if rows[i]:
-                        put_code(&out, rows[i] - 1)
+        if allocate_zeroed(&table, span * 4 if is_dense else 2 * n * sizeof(Key)) and allocate_zeroed(&out, n * 4):
+            if is_dense:
+                rows = <int32_t*> table.data
+                for i in range(n):
+                    good = good and rows[ids[i] - low] == 0
+                    rows[ids[i] - low] = <int32_t> i + 1
+                if good:
+                    out.size = 0
+                    for i in range(span):
+                        if rows[i]:
+                            put_code(&out, rows[i] - 1)
+            else:
+                keys = <Key*> table.data
+                for i in range(n):
+                    # Unsigned: the difference of two int64 may not fit into one.
+                    keys[i].key = <int64_t> (<uint64_t> ids[i] - <uint64_t> low)
+                    keys[i].item = <int32_t> i
+                sort_keys(keys, keys + n, n)
+                for i in range(n):
+                    good = good and (i == 0 or keys[i].key != keys[i - 1].key)
+                    (<int32_t*> out.data)[i] = keys[i].item
         elif not out.failed:
             out.failed = table.failed
         release(&table)

@@ -1,6 +1,6 @@
 """Cross-checks of columns, each in one pass without temporary arrays."""
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from buffer cimport NO_INT, Buffer, prefetch, push
@@ -33,43 +33,43 @@ def beyond(const long long[::1] capacity not None, const long long[::1] owner no
     return own(&out)
 
 
-def agree(const int[::1] rows not None, int64_t low, tuple values not None, tuple records not None, int64_t before):
-    """Return whether the ids of the records ascend from above `before`, and each record equals the value with its id.
+def agree(const int[::1] order not None, tuple values not None, tuple records not None, Py_ssize_t first):
+    """Return whether record i equals the value in row order[first + i].
 
-    `values` and `records` hold name, index, phi and color; `records` also the ids. rows[id - low] is the row + 1 of a
-    value, 0 for none (`_column.first_rows`).
+    `values` and `records` hold name, index, phi, color and id.
     """
     cdef const int[::1] names, indices, other_names, other_indices
     cdef const unsigned char[::1] phis, other_phis
-    cdef const long long[::1] colors, other_colors, ids
-    names, indices, phis, colors = values
-    other_names, other_indices, other_phis, other_colors, ids = records
-    cdef Py_ssize_t i, k, n = ids.shape[0]
-    cdef uint64_t key, n_keys = rows.shape[0]
+    cdef const long long[::1] colors, ids, other_colors, other_ids
+    names, indices, phis, colors, ids = values
+    other_names, other_indices, other_phis, other_colors, other_ids = records
+    cdef Py_ssize_t i, k, n = other_ids.shape[0], n_values = ids.shape[0]
     cdef bint good = True
     if other_names.shape[0] != n or other_indices.shape[0] != n or other_phis.shape[0] != n or (
-        other_colors.shape[0] != n or indices.shape[0] != names.shape[0] or phis.shape[0] != names.shape[0]
-        or colors.shape[0] != names.shape[0]
+        other_colors.shape[0] != n or names.shape[0] != n_values or indices.shape[0] != n_values
+        or phis.shape[0] != n_values or colors.shape[0] != n_values
     ):
         raise ValueError("columns of one table must have one length")
+    if not 0 <= first <= order.shape[0] - n:
+        return False
     with nogil:
-        for i in range(n):
-            key = <uint64_t> ids[i] - <uint64_t> low  # unsigned: the difference may not fit into int64
-            if key < n_keys and n_keys - key > PREFETCH_ROWS:
-                k = rows[key + PREFETCH_ROWS]
-                if 0 < k <= names.shape[0]:
-                    prefetch(&names[k - 1])
-                    prefetch(&indices[k - 1])
-                    prefetch(&phis[k - 1])
-                    prefetch(&colors[k - 1])
-            k = rows[key] - 1 if ids[i] > before and key < n_keys else -1
-            if not 0 <= k < names.shape[0] or (
-                names[k] != other_names[i] or indices[k] != other_indices[i] or phis[k] != other_phis[i]
-                or colors[k] != other_colors[i]
+        for i in range(first, first + n):
+            if order.shape[0] - i > PREFETCH_ROWS:
+                k = order[i + PREFETCH_ROWS]
+                if 0 <= k < n_values:
+                    prefetch(&names[k])
+                    prefetch(&indices[k])
+                    prefetch(&phis[k])
+                    prefetch(&colors[k])
+                    prefetch(&ids[k])
+            k = order[i]
+            if not 0 <= k < n_values or (
+                ids[k] != other_ids[i - first] or names[k] != other_names[i - first]
+                or indices[k] != other_indices[i - first] or phis[k] != other_phis[i - first]
+                or colors[k] != other_colors[i - first]
             ):
                 good = False
                 break
-            before = ids[i]
     return good
 
 

@@ -13,11 +13,10 @@ _Bools: TypeAlias = npt.NDArray[np.uint8]
 
 def beyond(capacity: _Ints, owner: _Ints, offset: _Ints, size: _Ints) -> Column: ...
 def agree(
-    rows: _Codes,
-    low: int,
-    values: tuple[_Codes, _Codes, _Bools, _Ints],
+    order: _Codes,
+    values: tuple[_Codes, _Codes, _Bools, _Ints, _Ints],
     records: tuple[_Codes, _Codes, _Bools, _Ints, _Ints],
-    before: int,
+    first: int,
 ) -> bool: ...
 def live_at(step: int, owner: _Codes, start: _Ints, end: _Ints, full: _Bools, seen: _Bools) -> int: ...
 def unseen(wanted: _Bools, owner: _Ints, seen: _Bools) -> Column: ...

@@ -50,36 +50,39 @@ def test_beyond() -> None:
             _rules.beyond(long(*rooms), *columns)
 
 
-def agreed(rows: list[int], low: int, values: list[Any], records: list[Any], before: int) -> bool:
-    for name, index, phi, color, key in zip(*records, strict=True):
-        k = rows[key - low] - 1 if before < key and 0 <= key - low < len(rows) else -1
-        if not 0 <= k < len(values[0]) or [c[k] for c in values] != [name, index, phi, color]:
-            return False
-        before = key
-    return True
+def agreed(order: list[int], values: list[Any], records: list[Any], first: int) -> bool:
+    rows = list(zip(*values, strict=True))
+    wanted = order[first : first + len(records[0])] if first >= 0 else []
+    found = [rows[k] if 0 <= k < len(rows) else None for k in wanted]
+    return found == list(zip(*records, strict=True))
 
 
 def test_agree() -> None:
     """Records of any ids, each with one number changed."""
     for n in (1, 2, 3, 40):
-        ids = [7 + 2 * i for i in range(n)]
-        values: list[Any] = [[3 * i for i in range(n)], [i % 5 - 1 for i in range(n)], [1] * n, [-i for i in range(n)]]
-        rows = [k // 2 + 1 if k % 2 == 0 else 0 for k in range(2 * n - 1)]
-        records: list[Any] = [*values, ids]
+        order = [(7 * i + 3) % n if n % 7 else i for i in range(n)]
+        records: list[Any] = [
+            [3 * i for i in range(n)], [i % 5 - 1 for i in range(n)], [1] * n, [-i for i in range(n)],
+            [7 + 2 * i for i in range(n)],
+        ]  # fmt: skip
+        values: list[Any] = [[c[order.index(k)] for k in range(n)] for c in records]
 
-        def check(records: list[Any], before: int = 6, low: int = 7, rows: Any = rows, values: Any = values) -> bool:
+        def check(records: list[Any], first: int = 0, order: list[int] = order, values: Any = values) -> bool:
             types = (np.int32, np.int32, np.uint8, np.int64, np.int64)
-            columns = [np.array(c, t) for c, t in zip(records, types, strict=True)]
-            given = tuple(np.array(c, t) for c, t in zip(values, types, strict=False))
-            found = _rules.agree(short(*rows), low, given, tuple(columns), before)
-            assert found == agreed(rows, low, values, records, before)
+            columns, given = (tuple(np.array(c, t) for c, t in zip(r, types, strict=True)) for r in (records, values))
+            found = _rules.agree(short(*order), given, columns, first)
+            assert found == agreed(order, values, records, first)
             return bool(found)
 
         assert check(records)
-        assert check([c[:0] for c in records])
-        assert not check(records, before=7)
-        assert check(records, low=6) is False
+        for first in range(n + 1):
+            assert check([c[first:] for c in records], first)
+            assert check([c[first : first + 2] for c in records], first)
+        assert not check(records, 1)
+        assert not check(records, -1)
         assert not check(records, values=[c[: n - 1] for c in values])
+        assert not check(records, order=[-1, *order[1:]])
+        assert not check(records, order=[*order[:-1], n])
         for column in range(5):
             for row in {0, n // 2, n - 1}:
                 for other in (-1, 1, 2):
@@ -89,14 +92,14 @@ def test_agree() -> None:
         check([c[: n // 2] + c[n // 2 + 1 :] for c in records])
         check([c[:1] * 2 for c in records])
         for key in (6, 7 + 2 * n - 1, 7 + 2 * n, 7 + (1 << 32), -TOP, TOP, NULL):
-            check([c[:1] for c in values] + [[key]], before=NULL)
+            check([c[:1] for c in records[:4]] + [[key]])
     for k in range(4):
-        values, records = [short(1), short(1), bits(1), long(1)], [short(1), short(1), bits(1), long(1), long(1)]
-        assert _rules.agree(short(1), 1, tuple(values), tuple(records), 0)
+        values, records = ([short(1), short(1), bits(1), long(1), long(1)] for _ in range(2))
+        assert _rules.agree(short(0), tuple(values), tuple(records), 0)
         for columns in (values, records):
             kept, columns[k] = columns[k], columns[k][:0]
             with pytest.raises(ValueError, match="one length"):
-                _rules.agree(short(1), 1, tuple(values), tuple(records), 0)
+                _rules.agree(short(0), tuple(values), tuple(records), 0)
             columns[k] = kept
 
 
@@ -171,7 +174,7 @@ def test_tables_of_many_rows_are_small(n: int, span: int) -> None:
     keys = np.arange(n)
     for more, dense in ((1024, True), (1025, False)):
         keys[-1] = span + more
-        assert (first_rows(keys)[1] is not None) == (in_order(keys) is not None) == dense
+        assert (first_rows(keys)[1] is not None) == dense
 
 
 def test_first_rows_of_repeated_keys() -> None:
@@ -182,15 +185,22 @@ def test_first_rows_of_repeated_keys() -> None:
 
 
 def test_in_order() -> None:
-    for n in range(5):
-        for ids in permutations((-3, -2, 0, 1030, 1), n):
-            order = in_order(long(*ids))
-            if n and max(ids) - min(ids) > 8 * n + 1024:
-                assert order is None
-            else:
-                assert codes(order).tolist() == sorted(range(n), key=lambda i: ids[i])
-    for ids in ((1, 1), (1, 2, 1), (2, 1, 1), (1, 2, 3, 3)):
+    for some in ((-3, -2, 0, 1030, 1), (-3, -2, 0, 4, 1), (NULL, TOP, 0, 5, -TOP)):
+        for n in range(5):
+            for ids in permutations(some, n):
+                assert codes(in_order(long(*ids))).tolist() == sorted(range(n), key=lambda i: ids[i])
+    for ids in ((1, 1), (1, 2, 1), (2, 1, 1), (1, 2, 3, 3), (1, TOP, 1), (NULL, 5, TOP, TOP)):
         assert in_order(long(*ids)) is None
+
+
+@pytest.mark.parametrize("step", [1, 7, 8, 9, 1000, 1 << 40])
+@pytest.mark.parametrize("n", [31, 33, 5000])
+def test_many_rows_in_order(n: int, step: int) -> None:
+    """By a table, by insertion or by digits, depending on how many ids there are and how far apart."""
+    ids = np.random.default_rng(n).permutation(n) * step - 17
+    assert codes(in_order(ids)).tolist() == np.argsort(ids).tolist()
+    ids[n // 2] = ids[n // 3]
+    assert in_order(ids) is None
 
 
 def test_take() -> None:

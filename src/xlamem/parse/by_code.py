@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import _liveness, _rules
 from .._column import in_order
-from .arrays import NULL, Bools, Codes, Ints, Rows, codes, ints, joined
+from .arrays import Bools, Codes, Ints, Rows, codes, ints, joined
 from .batch import Batch, Section
 from .interners import Interners
 from .matcher import SAME_TEXT, Matcher
@@ -28,10 +28,11 @@ class CodeMatcher(Matcher):
         self._reader: Reader = weakref.proxy(reader)  # a cycle would be freed only by the garbage collector
         self._interners = interners
         self._range_rows = np.empty(0, np.int32)
+        self._order: Codes | None = None
 
     def release(self) -> None:
         """Release memory that only the cross-checks need."""
-        self._range_rows = np.empty(0, np.int32)
+        self._range_rows, self._order = np.empty(0, np.int32), None
 
     def _values(self) -> tuple[Store, str]:
         """Return the store and the name of the table that contain the names of all values."""
@@ -66,16 +67,23 @@ class CodeMatcher(Matcher):
         """Match ranges by (instruction, shape_index): store the row of each range and return the ids."""
         name, index = (joined([r[c] for r in ranges], np.int32) for c in ("instruction", "shape_index"))
         store, table = self._values()
-        ids = store.ints(table, "value_id")
-        ordered = in_order(ids)
+        ids, ordered = store.ints(table, "value_id"), self._in_order()
         # Ids repeat only in corrupt text; both values are kept then.
-        order = np.argsort(ids, kind="stable").astype(np.int32) if ordered is None else codes(ordered)
+        order = np.argsort(ids, kind="stable").astype(np.int32) if ordered is None else ordered
         top = self._interners["shape_index"].code("{}")
         instructions, indices = store.codes(table, "instruction"), store.codes(table, "shape_index")
         matches, rows = _liveness.match(instructions, indices, ids, order, name, index, top)
         value_ids = ints(matches)
         self._range_rows = Rows(ids)(value_ids).astype(np.int32) if ordered is None else codes(rows)
         return value_ids
+
+    def _in_order(self) -> Codes | None:
+        """Return the rows of the values in ascending order of their ids; None if an id is repeated."""
+        if self._order is None:
+            store, table = self._values()
+            ordered = in_order(store.ints(table, "value_id"))
+            self._order = None if ordered is None else codes(ordered)
+        return self._order
 
     def _null_indices(self, batches: Sequence[Batch]) -> None:
         """Set the index of arrays to null: live ranges and peak lists print {} for them."""
@@ -102,19 +110,18 @@ class CodeMatcher(Matcher):
 
     def records_agree(self) -> bool:
         a, b = self._reader.stores[ASSIGNMENT], self._reader.stores[USED].of("records")
-        rows = Rows(a.ints("values", "value_id"))
-        if rows.rows is None or rows.n != sum(len(columns["value_id"]) for columns in b):
+        order, first = self._in_order(), 0
+        if order is None or len(order) != sum(len(columns["value_id"]) for columns in b):
             return False
         values = (
             a.codes("values", "instruction"), a.codes("values", "shape_index"), a.flags("values", "is_phi"),
-            a.ints("values", "color"),
+            a.ints("values", "color"), a.ints("values", "value_id"),
         )  # fmt: skip
-        before = NULL
         for c in b:
             records = c["instruction"], c["shape_index"], c["is_phi"], c["color"], c["value_id"]
-            if not _rules.agree(rows.rows, rows.low, values, records, before):
+            if not _rules.agree(order, values, records, first):
                 return False
-            before = int(c["value_id"][-1]) if len(c["value_id"]) else before
+            first += len(c["value_id"])
         return True
 
     def same_names(self, rows: Codes) -> Any:

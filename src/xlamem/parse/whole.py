@@ -193,11 +193,18 @@ class WholeReader(Reader):
         spans: list[Span] = []
         for section in reader.sections(self):
             begin, end = section.begin, section.end
-            size = max(SPAN_BYTES, self._span_bytes or (end - begin) // (2 * self.threads) + 1)
-            size = min(size, MAX_SPAN_BYTES)
-            several = list(reader.spans(section, size)) if self.threads > 1 and begin < end else []
+            several = list(reader.spans(section, self._span_size)) if self.threads > 1 and begin < end else []
             spans += several or [Span(section, begin, end)]
         return spans
+
+    def _span_size(self, left: int) -> int:
+        """Return the size of the next span, given how much of the section is left."""
+        if self._span_bytes:
+            size = min(max(SPAN_BYTES, self._span_bytes), MAX_SPAN_BYTES)
+            return min(left // max(1, round(left / size)) + 1, left)
+        # The last spans are small, so that the threads end at the same time, however long each of them takes.
+        size = min(max(SPAN_BYTES, left // (2 * self.threads)), MAX_SPAN_BYTES)
+        return left if left < size + SPAN_BYTES // 2 else size
 
     # -- threads ---------------------------------------------------------------------------------
 

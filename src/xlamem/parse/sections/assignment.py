@@ -14,7 +14,7 @@ from ..arrays import NULL, codes, distinct_of, ints
 from ..batch import ASSIGNMENT, Batch, Columns, Section, Span
 from ..interners import fixed_dictionary
 from ..tables import Column
-from .base import Context, Derived, SectionReader, even_spans, feature_names, next_line
+from .base import Context, Derived, SectionReader, SizeOf, feature_names, next_line, split
 
 FLAGS = ("is_parameter", "is_entry_root", "is_constant", "is_thread_local", "is_live_out", "is_temp")
 """Boolean columns of an allocation; column i is bit i of the native column `flags`."""
@@ -82,8 +82,8 @@ class AssignmentReader(SectionReader):
     def next_split(self, section: Section, offset: int) -> int:
         return next_line(section, offset)
 
-    def spans(self, section: Section, size: int) -> Iterator[Span]:
-        return even_spans(section, section.begin, section.end, size, b"allocation ")
+    def spans(self, section: Section, size_of: SizeOf) -> Iterator[Span]:
+        return split(section, section.begin, section.end, size_of, b"allocation ")
 
     def complete(self, context: Context, batches: Sequence[Batch]) -> None:
         for batch in batches:

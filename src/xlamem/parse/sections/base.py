@@ -58,6 +58,9 @@ class Context(Protocol):
         """Return the ids of the values whose uses the dump does not print; None if it prints no uses at all."""
 
 
+SizeOf = Callable[[int], int]
+"""Returns about how many of the bytes that are left belong to the next span: at most all."""
+
 Derived = Callable[[Context, Batch, Columns], Column]
 """Computes a derived column: (context, batch, columns of its table) -> column."""
 
@@ -100,8 +103,8 @@ class SectionReader(ABC):
     def next_split(self, section: Section, offset: int) -> int:
         """Return the first offset, not before `offset`, at which a span may begin."""
 
-    def spans(self, section: Section, size: int) -> Iterator[Span]:
-        """Split a section into independently scannable spans of about `size` bytes; by default, into a single span."""
+    def spans(self, section: Section, size_of: SizeOf) -> Iterator[Span]:
+        """Split a section into independently scannable spans; by default, into a single span."""
         yield Span(section, section.begin, section.end)
 
     def continues(self, before: Batch, batch: Batch) -> bool:
@@ -113,11 +116,12 @@ class SectionReader(ABC):
         """Fill in columns that depend on other spans; the batches of earlier spans have been completed."""
 
 
-def even_spans(section: Section, begin: int, end: int, size: int, prefix: bytes, state: Any = None) -> Iterator[Span]:
-    """Yield spans of similar length, about `size` bytes, each of which begins with a line that starts with `prefix`."""
-    size = (end - begin) // max(1, round((end - begin) / size)) + 1
+def split(
+    section: Section, begin: int, end: int, size_of: SizeOf, prefix: bytes, state: Any = None
+) -> Iterator[Span]:
+    """Yield spans, each of which begins with a line that starts with `prefix`."""
     while begin < end:
-        stop = _lines.next_line(section.data, min(begin + size, end) - 1, end, prefix)
+        stop = _lines.next_line(section.data, begin + size_of(end - begin) - 1, end, prefix)
         yield Span(section, begin, stop, state)
         begin = stop
 

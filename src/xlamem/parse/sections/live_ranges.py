@@ -8,7 +8,7 @@ from ... import _lines, _liveness
 from ..._column import Names
 from ..arrays import NULL
 from ..batch import LIVE, Batch, Section, Span
-from .base import Context, SectionReader, even_spans, feature_names, next_line
+from .base import Context, SectionReader, SizeOf, feature_names, next_line, split
 
 
 class LiveRangesReader(SectionReader):
@@ -35,9 +35,9 @@ class LiveRangesReader(SectionReader):
     def next_split(self, section: Section, offset: int) -> int:
         return next_line(section, offset)
 
-    def spans(self, section: Section, size: int) -> Iterator[Span]:
+    def spans(self, section: Section, size_of: SizeOf) -> Iterator[Span]:
         """Split the schedule and the live ranges into spans; the peak list and the tree are a single span."""
-        if section.end - section.begin <= size:
+        if size_of(section.end - section.begin) == section.end - section.begin:
             yield Span(section, section.begin, section.end)
             return
         data, end = section.data, section.end
@@ -47,7 +47,7 @@ class LiveRangesReader(SectionReader):
             (section.begin, ranges, _liveness.SCHEDULE),
             (ranges, peak, _liveness.RANGES),
         ):
-            for span in even_spans(section, begin, stop, size, b"", (kind, 0, 0)) if begin < stop else ():
+            for span in split(section, begin, stop, size_of, b"", (kind, 0, 0)) if begin < stop else ():
                 yield span._replace(state=None) if span.begin == begin else span
         if peak < end:
             yield Span(section, peak, end, (_liveness.RANGES, 0, 0))  # what looks like a head may not be one

@@ -11,7 +11,7 @@ from ..._column import Names
 from ..arrays import texts
 from ..batch import ASSIGNMENT, USED, Batch, Columns, Section, Span
 from ..tables import Column
-from .base import Context, SectionReader, even_spans, feature_names
+from .base import Context, SectionReader, SizeOf, feature_names, split
 
 SEARCH_BYTES = 16 << 20
 """Bytes of text that are searched for the next record at a time."""
@@ -58,8 +58,8 @@ class UsedValuesReader(SectionReader):
             offset = stop
         return end
 
-    def spans(self, section: Section, size: int) -> Iterator[Span]:
-        return even_spans(section, section.begin, section.end, size, b"<")
+    def spans(self, section: Section, size_of: SizeOf) -> Iterator[Span]:
+        return split(section, section.begin, section.end, size_of, b"<")
 
     def complete(self, context: Context, batches: Sequence[Batch]) -> None:
         if not context.sections(ASSIGNMENT):
