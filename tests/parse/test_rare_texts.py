@@ -10,10 +10,14 @@ import pytest
 from test_cuts import held
 
 import xlamem
+from xlamem import schema
+from xlamem.dump import as_tables
 from xlamem.input.find import Member, Source
-from xlamem.parse import diagnostics, outline, report_checks
+from xlamem.parse import checks, diagnostics, outline, report_checks
 from xlamem.parse import pieces as streaming
+from xlamem.parse.arrays import numbers_of
 from xlamem.parse.join import ReadDump, tables_of
+from xlamem.parse.sections import SECTION_OF
 
 ALLOCATIONS = """\
 BufferAssignment:
@@ -225,3 +229,151 @@ def test_hashes_of_all_files(n: int) -> None:
     assert None not in whole.files["content_hash"].to_pylist()
     assert streamed(source, "files") == whole.files.to_pylist()
     assert streamed(source, "modules") == whole.modules.to_pylist()
+
+
+def record(number: int, name: str, uses: str = " uses:\n  (none)\n") -> str:
+    return (
+        f"<{number} {name} @0>\n positions:\n  {name}\n{uses}"
+        f" from instruction: %{name} = f32[4]{{0}} add(%x.{number}, %y.{number})\n"
+    )
+
+
+USED = "Total bytes used: 64 (64B)\n\nUsed values:\n"
+RECORDS = record(0, "a") + record(1, "b")
+
+
+def used(records: str, total: int = 64, allocations: str = ALLOCATIONS) -> xlamem.Dump:
+    return read(buffer_assignment=allocations, buffer_assignment_values=USED.replace("64", str(total)) + records)
+
+
+OTHER = "these files are of different compiles"
+
+
+@pytest.mark.parametrize(
+    ("records", "total", "expected"),
+    [
+        (RECORDS, 64, []),
+        (record(0, "a"), 64, [("used values", "2 in the allocations, 1 used values", False)]),
+        (RECORDS + record(2, "c"), 64, [("allocations", "2 in the allocations, 3 used values", False)]),
+        (record(0, "a") + record(2, "b"), 64, [("used values", "2 in the allocations, 2 used values", True)]),
+        (record(0, "a") + record(2, "b"), 80, [("allocations", "2 in the allocations, 2 used values", True),
+                                               ("allocations", "80 bytes as printed, not 64", True)]),
+        (record(0, "a") + record(1, "c"), 64, [("used values", "the name, index, phi and color", None)]),
+        (record(0, "c") + record(1, "d"), 64, [("used values", "the name", None), ("used values", "the name", None)]),
+        (record(0, "a") + record(1, "c") + record(2, "d"), 64, [("allocations", "3 used values", False)]),
+        (record(0, "c") + record(1, "d") + record(2, "e"), 64, [("allocations", "3 used values", True)]),
+        (RECORDS, 80, [("allocations", "80 bytes as printed, not 64", True)]),
+        (RECORDS, 48, [("allocations", "48 bytes as printed, not 64", True)]),
+        (RECORDS + record(2, "c"), 80, [("allocations", "3 used values", False), ("allocations", "80 bytes", False)]),
+    ],
+)  # fmt: skip
+def test_which_of_two_files_is_cut_off(records: str, total: int, expected: list[tuple[str, str, bool | None]]) -> None:
+    """The one that lacks values, if the other has all of them with the same names; else they do not belong together."""
+    dump = used(records, total)
+    rows = dump.verify().to_pylist()
+    assert len(rows) == len(expected)
+    for row, (section, words, is_other) in zip(rows, expected, strict=True):
+        assert row["section"] == section
+        assert words in row["wanted"]
+        assert (OTHER in row["wanted"]) is bool(is_other)
+    truncated = {section for section, _, is_other in expected if is_other is False}
+    complete = dict(zip(dump.files["role"].to_pylist(), dump.files["complete"].to_pylist(), strict=True))
+    assert complete == {
+        "buffer-assignment": "allocations" not in truncated, "buffer-assignment-values": "used values" not in truncated
+    }  # fmt: skip
+    source = dump.source
+    assert streamed(source, "diagnostics") == rows
+
+
+@pytest.mark.parametrize("unknown", [set(), {0}, {1}, {0, 1}])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_values_with_unknown_uses(unknown: set[int], parts: int) -> None:
+    """Whether the used values are read for their tables or only searched, and in whichever file they are."""
+    uses = [" uses are not initialized yet.\n" if i in unknown else " uses:\n  (none)\n" for i in range(2)]
+    texts = [record(i, name, text) for i, (name, text) in enumerate(zip("ab", uses, strict=True))]
+    members = {"buffer-assignment": f"{ALLOCATIONS}\n{USED}{texts[0] if parts == 2 else ''.join(texts)}"}
+    if parts == 2:
+        members["buffer-assignment-values"] = USED + texts[1]
+    source = held("x", {role: text.encode() for role, text in members.items()})
+    for tables in (None, ["values"], ["values", "uses"]):
+        known = xlamem.read(source, tables=tables, threads=1).values["uses_known"].to_pylist()
+        assert known == [i not in unknown for i in range(2)]
+    for names in ({"values"}, None):
+        pieces = [rows for name, rows in streaming.pieces(source, names) if name == "values"]
+        found = [known for rows in pieces for known in rows["uses_known"].to_pylist()]
+        assert found == [i not in unknown for i in range(2)]
+
+
+def test_old_values_with_an_index() -> None:
+    """Their index is in brackets, in the text of the line that is looked for."""
+    lines = ["BufferAssignment:", "allocation 0: size 64, thread-local:"]
+    lines += [f"  t[{i}](#{7 - i} @0) [{16 * i},16]: f32[4]{{0}}" for i in range(3)]
+    assert said(read(buffer_assignment="\n".join([*lines, ""]))) == [("ids_descend", 4), ("ids_descend", 5)]
+
+
+def test_the_header_of_the_hlo_text_is_cut_off() -> None:
+    for tables in ("", "\nFileNames\n1 \"a.py\"\n", "\nFileNames\n1 \"a.py\"\n\n"):
+        dump = read(buffer_assignment=ALLOCATIONS, hlo=f"HloModule m\n{tables}")
+        assert [(r["section"], r["wanted"]) for r in dump.verify().to_pylist()] == [("hlo", "the first computation")]
+        assert not dump.complete
+
+
+def test_where_newlines_are_mixed() -> None:
+    lines = ALLOCATIONS.splitlines()
+    text = "\r\n".join([*lines[:3], ""]) + "\n".join([*lines[3:], ""])
+    (row,) = read(buffer_assignment=text).verify().to_pylist()
+    assert (row["code"], row["line"], row["offset"]) == ("mixed_newlines", 4, len(text) - len(lines[3]) - 1)
+
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_live_ranges_without_values_are_counted_beyond_a_number(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (checks, diagnostics):
+        monkeypatch.setattr(module, "MAX_ROWS", 3)
+    more = "".join(f"    c.{i}{{}}:0-1\n" for i in range(n))
+    dump = read(buffer_assignment=ALLOCATIONS, live_range=LIVE.replace(LISTS, LISTS + more))
+    rows = [r for r in dump.verify().to_pylist() if r["code"] in ("live_range_unmatched", "more_diagnostics")]
+    assert [r["line"] for r in rows][:3] == [8, 9, 10]
+    assert [r["wanted"] for r in rows][3:] == ["2 more of live_range_unmatched"] * (n > 3)
+
+
+def test_unknown_fields_are_first_where_they_are_first_in_the_file() -> None:
+    """The tables of a section are read in turn, a file from its begin to its end."""
+    text = ALLOCATIONS.replace("temp:", "temp, new 1:").replace("offset=16)", "offset=16, new=2)")
+    used_values = RECORDS.replace("  a\n", "  a new\n")
+    dump = read(buffer_assignment=f"{text}\n{USED}{used_values}")
+    rows = [r for r in dump.verify().to_pylist() if r["code"] == "unknown_field"]
+    for row in rows:
+        assert row["excerpt"]
+    assert [r["line"] for r in rows] == sorted(r["line"] for r in rows)
+
+
+def test_two_reports_in_one_file() -> None:
+    """Each with its own total."""
+    report = "Total bytes used: {} ({}B)\n\nAllocations sorted by size:\n\n"
+    text = report.format(64, 64) + "\n" + report.format(65, 65)
+    dump = read(buffer_assignment=ALLOCATIONS, memory_usage_report=text)
+    rows = dump.verify().to_pylist()
+    assert streamed(dump.source, "diagnostics") == rows
+    assert [r["wanted"][:8] for r in rows if r["code"] == "report_differs"] == ["64 bytes"]
+
+
+def test_an_allocation_that_ends_before_its_values_and_negative_sizes() -> None:
+    for size, offset, extent in ((8, 0, 16), (64, 60, 16), (64, -4, 4), (64, 0, -1), (-1, 0, 4)):
+        value = f"(size={extent},offset={offset})"
+        text = ALLOCATIONS.replace("size 64", f"size {size}").replace("(size=16,offset=0)", value)
+        dump = read(buffer_assignment=text)
+        assert streamed(dump.source, "diagnostics") == dump.verify().to_pylist()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_integers_are_those_of_the_tables(threads: int) -> None:
+    """Derived columns too, in whichever order they are asked for."""
+    text = f"{ALLOCATIONS}\n{USED}{RECORDS}\n{LIVE}"
+    dump = xlamem.read(held("x", {"buffer-assignment": text.encode()}), threads=threads)
+    for name, spec in schema.TABLES.items():
+        columns = [c.name for c in spec.columns if c.kind == "int"]
+        for order in (columns, columns[::-1]):
+            tables = as_tables(xlamem.read(dump.source, threads=threads))
+            found = tables.integers(name, *order) if name in SECTION_OF else []
+            for column, numbers in zip(order, found, strict=False):
+                assert numbers.tolist() == numbers_of(dump[name][column]).tolist(), (name, column)

@@ -151,7 +151,7 @@ def logs(message: str) -> Iterator[tuple[str, list[str]]]:
     ]
     folded = repr(message)
     yield "folded", [folded, f"{folded}\n{message}", f"{message}\n{folded}\n{message}", f"x: {folded}, y"]
-    numbers = [m for m in re.finditer(r"\d+(?:\.\d+)?", message)][:: max(1, len(re.findall(r"\d+", message)) // 40)]
+    numbers = list(re.finditer(r"\d+(?:\.\d+)?", message))[:: max(1, len(re.findall(r"\d+", message)) // 40)]
     yield "numbers", [message[: m.start()] + "999" + message[m.end() :] for m in numbers]
 
 
