@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import DUMPS, texts
 from test_cuts import held
 
 import xlamem
 from xlamem import schema
 from xlamem.dump import as_tables
 from xlamem.input.find import Member, Source
-from xlamem.parse import checks, diagnostics, outline, report_checks
+from xlamem.parse import checks, diagnostics, outline, report_checks, whole
 from xlamem.parse import pieces as streaming
 from xlamem.parse.arrays import numbers_of
 from xlamem.parse.join import ReadDump, tables_of
@@ -223,8 +224,7 @@ def test_values_with_one_id_have_the_live_ranges_of_their_names(span: int, monke
 def test_hashes_of_all_files(n: int) -> None:
     names = ["buffer-assignment", "live-range", "buffer-assignment-values", "memory-usage-report", "hlo"][:n]
     contents = [ALLOCATIONS, LIVE, "Total bytes used: 64 (64B)\n\nUsed values:\n", "x\n", "HloModule m\n"]
-    texts = dict(zip(names, contents, strict=False))
-    source = held("x", {role: text.encode() for role, text in texts.items()})
+    source = held("x", {role: text.encode() for role, text in zip(names, contents, strict=False)})
     whole = xlamem.read(source, hashes=True)
     assert None not in whole.files["content_hash"].to_pylist()
     assert streamed(source, "files") == whole.files.to_pylist()
@@ -290,10 +290,10 @@ def test_which_of_two_files_is_cut_off(records: str, total: int, expected: list[
 def test_values_with_unknown_uses(unknown: set[int], parts: int) -> None:
     """Whether the used values are read for their tables or only searched, and in whichever file they are."""
     uses = [" uses are not initialized yet.\n" if i in unknown else " uses:\n  (none)\n" for i in range(2)]
-    texts = [record(i, name, text) for i, (name, text) in enumerate(zip("ab", uses, strict=True))]
-    members = {"buffer-assignment": f"{ALLOCATIONS}\n{USED}{texts[0] if parts == 2 else ''.join(texts)}"}
+    records = [record(i, name, text) for i, (name, text) in enumerate(zip("ab", uses, strict=True))]
+    members = {"buffer-assignment": f"{ALLOCATIONS}\n{USED}{records[0] if parts == 2 else ''.join(records)}"}
     if parts == 2:
-        members["buffer-assignment-values"] = USED + texts[1]
+        members["buffer-assignment-values"] = USED + records[1]
     source = held("x", {role: text.encode() for role, text in members.items()})
     for tables in (None, ["values"], ["values", "uses"]):
         known = xlamem.read(source, tables=tables, threads=1).values["uses_known"].to_pylist()
@@ -377,3 +377,47 @@ def test_integers_are_those_of_the_tables(threads: int) -> None:
             found = tables.integers(name, *order) if name in SECTION_OF else []
             for column, numbers in zip(order, found, strict=False):
                 assert numbers.tolist() == numbers_of(dump[name][column]).tolist(), (name, column)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_tiled_shape_at_the_end(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It tells the platform, whichever thread reads it."""
+    for module in (whole, streaming):
+        monkeypatch.setattr(module, "SPAN_BYTES", 70)
+    monkeypatch.setattr(whole, "MAX_SPAN_BYTES", 70)
+    value = " value: <{0} v.{0} @0> (size=16,offset=0): f32[4]{{0}}\n"
+    blocks = "".join(f"allocation {i}: size 64, thread-local:\n{value.format(i)}" for i in range(9))
+    tiled = blocks.replace(value.format(8), value.format(8).replace("{0}", "{0:T(128)}"))
+    for text, platform in ((blocks, None), (tiled, "tpu")):
+        source = held("x", {"buffer-assignment": f"BufferAssignment:\n{text}".encode()})
+        assert xlamem.read(source, threads=threads).platform == platform
+        assert {row["platform"] for row in streamed(source, "modules")} == {platform}
+
+
+def test_a_report_of_an_allocation_that_does_not_exist() -> None:
+    """Also if the text after its number is that of the last allocation."""
+    (source,) = xlamem.find(DUMPS / "cpu-jaxlib-0.4.35-cond_switch")
+    members = texts(source)
+    report = members["memory-usage-report"]
+    members["memory-usage-report"] = report.replace(b"allocation 12: size 208B", b"allocation 99: size 208B")
+    dump = xlamem.read(held(source.name, members, source.platform))
+    rows = dump.verify().to_pylist()
+    lines = [i for i, line in enumerate(members["memory-usage-report"].split(b"\n"), 1) if b"allocation 99:" in line]
+    assert len(lines) == 2
+    assert [r["line"] for r in rows if r["code"] == "report_differs"] == lines
+    assert streamed(dump.source, "diagnostics") == rows
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_report_that_is_cut_off_says_nothing_about_the_allocations(is_cut: bool) -> None:
+    (source,) = xlamem.find(DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad")
+    members = texts(source)
+    del members["buffer-assignment-values"], members["live-range"]
+    report = members["memory-usage-report"].replace(b"Total bytes: 4312576 ", b"Total bytes: 4312580 ")
+    members["memory-usage-report"] = report.rstrip()[:-40] if is_cut else report
+    dump = xlamem.read(held(source.name, members, source.platform))
+    complete = dict(zip(dump.files["role"].to_pylist(), dump.files["complete"].to_pylist(), strict=True))
+    assert complete["memory-usage-report"] is not is_cut
+    assert complete["buffer-assignment"] is is_cut
+    wanted = [r["wanted"] for r in dump.verify().to_pylist() if r["code"] == "report_differs"]
+    assert [OTHER in text for text in wanted] == [is_cut]
