@@ -388,8 +388,8 @@ def test_a_tiled_shape_at_the_end(threads: int, monkeypatch: pytest.MonkeyPatch)
     value = " value: <{0} v.{0} @0> (size=16,offset=0): f32[4]{{0}}\n"
     blocks = "".join(f"allocation {i}: size 64, thread-local:\n{value.format(i)}" for i in range(9))
     tiled = blocks.replace(value.format(8), value.format(8).replace("{0}", "{0:T(128)}"))
-    for text, platform in ((blocks, None), (tiled, "tpu")):
-        source = held("x", {"buffer-assignment": f"BufferAssignment:\n{text}".encode()})
+    for text, named, platform in ((blocks, None, None), (tiled, None, "tpu"), (tiled, "gpu", "gpu")):
+        source = held("x", {"buffer-assignment": f"BufferAssignment:\n{text}".encode()}, named)
         assert xlamem.read(source, threads=threads).platform == platform
         assert {row["platform"] for row in streamed(source, "modules")} == {platform}
 

@@ -1,4 +1,4 @@
-"""What is said about changed dumps and messages, compared with what was said before, and the same span by span.
+"""What is said about changed dumps and messages, compared with what was said before, and the same by every way.
 
 Each edit becomes a digest of four digits: which of them differ says what to look at. The slow reader in `oracle` says
 where something is wrong; these say in which words, and of what is truncated or of another compile.
@@ -22,6 +22,7 @@ from test_oom import FITS, GPU, OLD, PREFIXES, TEMPS, VMEM
 import xlamem
 from xlamem.input.find import Source
 from xlamem.parse import pieces as streaming
+from xlamem.parse import whole
 from xlamem.parse.oom import TABLES, read_oom
 
 Members = dict[str, bytes]
@@ -70,9 +71,9 @@ def _without_lines(chance: random.Random, text: bytes) -> bytes:
     return b"".join(lines[:begin] + lines[begin + chance.randrange(2, 30) :])
 
 
-def said_of(source: Source) -> Any:
+def said_of(source: Source, threads: int = 1) -> Any:
     """What the tables about a dump have, or the error."""
-    dump = xlamem.read(source, threads=1)
+    dump = xlamem.read(source, threads=threads)
     return outcome(lambda: {name: dump[name].to_pylist() for name in SAID})
 
 
@@ -107,7 +108,11 @@ def test_of_changed_dumps(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
             if i % 4 == 0:
                 monkeypatch.setattr(streaming, "SPAN_BYTES", 400)
                 assert said_by_pieces(source) == said, (kind, i)
-                monkeypatch.undo()
+            elif i % 4 == 2:
+                monkeypatch.setattr(whole, "SPAN_BYTES", 400)
+                monkeypatch.setattr(whole, "MAX_SPAN_BYTES", 400)
+                assert said_of(source, threads=3) == said, (kind, i)
+            monkeypatch.undo()
         found.append((kind, " ".join(digests)))
     check(f"parse/edits-{name}", ((key, line) for key, line in _lines(found)))
 
