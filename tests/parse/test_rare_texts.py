@@ -421,3 +421,43 @@ def test_a_report_that_is_cut_off_says_nothing_about_the_allocations(is_cut: boo
     assert complete["buffer-assignment"] is is_cut
     wanted = [r["wanted"] for r in dump.verify().to_pylist() if r["code"] == "report_differs"]
     assert [OTHER in text for text in wanted] == [is_cut]
+
+
+@pytest.mark.parametrize(
+    ("printed", "section"), [("64", "used values"), ("80", "allocations"), ("9x", "allocations"), ("", "allocations")]
+)
+def test_which_total_is_wrong(printed: str, section: str) -> None:
+    """If a report has that of the allocations, it is the other one."""
+    head = "  cumulative_size;       size;       offset; used_by_n_values; shapes_list\n"
+    row = "      64B(100%);        64B;            0;                1; f32[16]\n"
+    report = f"Memory Space: default (color=0)\nTotal bytes: {printed} ({printed}B)\n{head}  {60 * '-'}\n{row}\n\n"
+    more = {"memory_usage_report": report} if printed else {}
+    used_values = USED.replace("64", "80") + RECORDS
+    dump = read(buffer_assignment=ALLOCATIONS, buffer_assignment_values=used_values, **more)
+    (found,) = [r for r in dump.verify().to_pylist() if r["code"] == "total_differs"]
+    assert found["section"] == section
+    assert streamed(dump.source, "diagnostics") == dump.verify().to_pylist()
+
+
+@pytest.mark.parametrize("before", ["", LIVE, "Total bytes used: 64 (64B)\n\nUsed values:\n"])
+def test_a_report_below_another_section(before: str) -> None:
+    report = "Memory Space: hbm (color=0)\nTotal bytes: 64 (64B)\n"
+    dump = read(buffer_assignment=f"{ALLOCATIONS}\n{before}\n{report}")
+    assert dump.printed_report["total_bytes"].to_pylist()[:1] == [64]
+    assert dump.live_ranges.num_rows == (2 if before == LIVE else 0)
+    assert streamed(dump.source, "printed_report") == dump.printed_report.to_pylist()
+
+
+@pytest.mark.parametrize("numbers", [(5, 3, 5), (5, 3, 4, 5), (5, 5), (1, 2, 3)])
+@pytest.mark.parametrize("span", [1, 1 << 20])
+def test_allocations_printed_twice(numbers: tuple[int, ...], span: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one counts, however far above it is."""
+    monkeypatch.setattr(streaming, "SPAN_BYTES", span)
+    lines = ["BufferAssignment:"]
+    for i, number in enumerate(numbers):
+        lines.append(f"allocation {number}: size {64 if i else 8}, thread-local:")
+        lines.append(f" value: <{i} v.{i} @0> (size={32 if i else 4},offset=0): f32[{8 if i else 1}]{{0}}")
+    dump = read(buffer_assignment="\n".join([*lines, ""]))
+    rows = dump.verify().to_pylist()
+    assert ("value_outside" in {r["code"] for r in rows}) is (numbers[0] in numbers[1:])
+    assert streamed(dump.source, "diagnostics") == rows
