@@ -461,3 +461,51 @@ def test_allocations_printed_twice(numbers: tuple[int, ...], span: int, monkeypa
     rows = dump.verify().to_pylist()
     assert ("value_outside" in {r["code"] for r in rows}) is (numbers[0] in numbers[1:])
     assert streamed(dump.source, "diagnostics") == rows
+
+
+def test_a_report_without_a_memory_space() -> None:
+    """It is cut off before the spaces that it lacks."""
+    head = "  cumulative_size;       size;       offset; used_by_n_values; shapes_list\n"
+    row = "      64B(100%);        64B;            0;                1; f32[16]\n"
+    report = f"Memory Space: default (color=0)\nTotal bytes: 64 (64B)\n{head}  {60 * '-'}\n{row}\n\n"
+    more = "allocation 1: size 64, color 3, preallocated-temp:\n"
+    for allocations, wanted in ((ALLOCATIONS, []), (ALLOCATIONS + more, ["Memory Space: … (color=3)"])):
+        dump = read(buffer_assignment=allocations, memory_usage_report=report)
+        assert [r["wanted"] for r in dump.verify().to_pylist() if r["code"] == "truncated"] == wanted
+        assert streamed(dump.source, "diagnostics") == dump.verify().to_pylist()
+
+
+def test_what_concerns_a_whole_file_is_said_last() -> None:
+    used_values = f"nonsense\n{USED.replace('64', '80')}{RECORDS}more nonsense\n"
+    rows = read(buffer_assignment=f"nonsense\n{ALLOCATIONS}", buffer_assignment_values=used_values).verify().to_pylist()
+    by_file = {r["file"]: [q["offset"] for q in rows if q["file"] == r["file"]] for r in rows}
+    assert by_file["buffer-assignment"] == [0, None]
+    assert all(None not in offsets[:-1] for offsets in by_file.values())
+    assert [r["file"] for r in rows] == sorted(r["file"] for r in rows)
+
+
+def test_used_values_that_a_report_implies() -> None:
+    """An old release prints the allocations sorted by size above its used values."""
+    (source,) = xlamem.find(DUMPS / "cpu-jaxlib-0.4.35-cond_switch")
+    members = texts(source)
+    cut = members["buffer-assignment"].partition(b"\nTotal bytes used: ")[0]
+    dump = xlamem.read(held(source.name, members | {"buffer-assignment": cut}, source.platform))
+    assert "Total bytes used: N" in [r["wanted"] for r in dump.verify().to_pylist()]
+    del members["memory-usage-report"]
+    alone = xlamem.read(held(source.name, members | {"buffer-assignment": cut}, source.platform))
+    assert "Total bytes used: N" not in [r["wanted"] for r in alone.verify().to_pylist()]
+
+
+@pytest.mark.parametrize("span", [1, 1 << 20])
+@pytest.mark.parametrize("frame", [None, 0, 1])
+def test_a_release_that_prints_stack_trees(span: int, frame: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the used values show that it is one."""
+    monkeypatch.setattr(streaming, "SPAN_BYTES", span)
+    records = [record(i, name) for i, name in enumerate("ab")]
+    if frame is not None:
+        records[frame] = records[frame].removesuffix("\n") + ", metadata={stack_frame_id=1}\n"
+    live = f"HloLiveRange (max 2):\n{LISTS}{PEAK}"
+    dump = read(buffer_assignment=f"{ALLOCATIONS}\n{USED}{''.join(records)}\n{live}")
+    rows = dump.verify().to_pylist()
+    assert ["Stack trace breakdown" in r["wanted"] for r in rows] == [True] * (frame is not None)
+    assert streamed(dump.source, "diagnostics") == rows
