@@ -26,6 +26,7 @@ from xlamem.compute.buffer_names import _contents
 from xlamem.compute.callers import callers_outside, lines_of_model
 from xlamem.compute.capacity import Fits, _doubt, _doubtful_header
 from xlamem.compute.columns import is_in, match_dictionaries, take, texts_of
+from xlamem.compute.inferred import inferred_analysis
 from xlamem.compute.inspection import CROSS_CHECKS, Inspection, _possible_checks
 from xlamem.compute.interventions import Intervention
 from xlamem.compute.op_names import PHASES, first_numbers, second_numbers
@@ -494,3 +495,14 @@ def test_an_alternative_representative(make: Make) -> None:
         members = attacks.dump(values, allocations="allocation 0: size 64, constant:\n", ranges=["a{}:9-9", "b{}:9-9"])
         p = program(xlamem.read(make(members)))
         assert p.value_ids[p.representative].tolist() == [2]
+
+
+@pytest.mark.parametrize(("color", "most"), [(0, 64), (1, 128), (7, 128)])
+def test_temporaries_that_share_bytes(color: int, most: int, make: Make) -> None:
+    """Their union counts in HBM, and their sum elsewhere, whichever space is the first."""
+    values = [value(i, f"v.{i}", 64, color=color) for i in range(2)]
+    allocations = f"allocation 0: size 64, color {color}, preallocated-temp:\n{''.join(values)}"
+    members = attacks.dump([], allocations=allocations, ranges=["v.0{}:0-2", "v.1{}:1-3"])
+    p = program(xlamem.read(make(members, "cl_1004524046.after_optimizations")))
+    found = {i.field: i.bytes for i in inferred_analysis(p)}
+    assert found["peak_memory_in_bytes"] == most

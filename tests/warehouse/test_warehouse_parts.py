@@ -13,6 +13,7 @@ from typing import Any
 import attacks
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from attacks import value
 from conftest import DUMPS
@@ -98,6 +99,26 @@ def test_a_copy_of_a_batch_has_what_is_left(tmp_path: Path) -> None:
         assert new.name != old.name
     names = {rewrite(storage, old, set(some), set(), "r").name for some in ("", "a", "b", "x", "y", "ab")}  # type: ignore[union-attr]
     assert len(names) == 6
+
+
+@pytest.mark.parametrize("place", ["memory://parts", ""])
+def test_copies_of_several_files_of_a_table(place: str, tmp_path: Path) -> None:
+    """Each has a file of its own, also where a file can be overwritten."""
+    storage, files = Storage(place or tmp_path), []
+    for i in range(2):
+        path = f"schedule/v{schema.VERSION}/old-{i}.parquet"
+        times = pa.array([10 * i, 10 * i + 1, 10 * i + 2], pa.int64())
+        rows = pa.table({"content_id": ["a", "b", "c"], "time": times, "instruction": ["x", "y", "z"]})
+        data = pa.BufferOutputStream()
+        pq.write_table(rows, data)
+        storage.write(path, data.getvalue().to_pybytes())
+        files.append(File("schedule", path, 3, 1))
+    new = rewrite(storage, replace(batch("old", ("a", "b", "c")), files=tuple(files)), {"b"}, set(), "run-12345678")
+    assert new is not None
+    assert len({file.path for file in new.files}) == 2
+    published = storage.publish(file.path for file in new.files)
+    found = [pq.read_table(pa.BufferReader(storage.read(published.get(f.path, f.path)) or b"")) for f in new.files]
+    assert [table["time"].to_pylist() for table in found] == [[0, 2], [10, 12]]
 
 
 def test_which_labels_a_batch_has() -> None:
@@ -265,7 +286,7 @@ def test_records_are_merged_when_there_are_many_files(
     """Those of dumps that this run has not found are kept, unless there are too many bytes."""
     monkeypatch.setattr(known, "MAX_FILES", 2)
     storage, sources = Storage(tmp_path), xlamem.find(DUMPS)[:5]
-    monkeypatch.setattr(KnownDumps, "_key", lambda self, source: f"{sources.index(source):016d}".encode())
+    monkeypatch.setattr(KnownDumps, "_key", lambda self, source: str(sources.index(source)).encode() * 16)
 
     def run(name: str, numbers: list[int]) -> KnownDumps:
         found = KnownDumps(storage, "1", name)
@@ -391,7 +412,7 @@ def test_numbers_that_are_not_printed_have_no_rows() -> None:
 
 
 @pytest.mark.parametrize("color", [0, 5])
-@pytest.mark.parametrize("ranges", [["a{}:1-2"], ["b{}:0-1"]])
+@pytest.mark.parametrize("ranges", [["a{}:1-2"], ["b{}:0-1"], ["a{}:2-1", "b{}:1-1"], ["a{}:2-1", "b{}:2-1"]])
 def test_bills_of_programs_in_which_little_is_in_use(color: int, ranges: list[str], tmp_path: Path) -> None:
     """The steps are those of a single program: null if nothing is ever in use in the device's memory."""
     allocations = (
