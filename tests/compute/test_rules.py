@@ -506,3 +506,20 @@ def test_temporaries_that_share_bytes(color: int, most: int, make: Make) -> None
     p = program(xlamem.read(make(members, "cl_1004524046.after_optimizations")))
     found = {i.field: i.bytes for i in inferred_analysis(p)}
     assert found["peak_memory_in_bytes"] == most
+
+
+@pytest.mark.parametrize(("sizes", "text"), [
+    ((81, 9, 10), "nearly all slots of 64 bytes that hold 40 bytes"),
+    ((80, 10, 10), "nearly all slots that nothing else ever uses"),
+    ((89, 0, 11), "mostly slots of 64 bytes that hold 40 bytes"),
+    ((40, 20, 40), "mostly slots that nothing else ever uses"),
+    ((45, 5, 50), "partly slots of 64 bytes that hold 40 bytes"),
+    ((45, 5, 51), "mostly memory that no value ever uses"),
+])  # fmt: skip
+def test_what_most_of_the_packing_is(sizes: tuple[int, int, int], text: str) -> None:
+    """Slots of one size are at least nine tenths of the largest part, not of the line. Of equal parts, the first."""
+    rows = [
+        {"bytes": n, "part": part, "buffer_size": held, "granule": 64 if held else None}
+        for n, part, held in zip(sizes, ("one_value", "one_value", "never_touched"), (40, 100, None), strict=True)
+    ]
+    assert bill_wording.reason_of("packing", rows) == text

@@ -159,6 +159,34 @@ def test_batches_are_packed_into_bins(seed: int, monkeypatch: pytest.MonkeyPatch
     assert all(a[0] + b[0] > 20 or a[1] + b[1] > 6 for a, b in itertools.combinations(bins, 2))
 
 
+def test_large_batches_without_dumps_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of many runs have no dump; only one dump that is large has nothing to gain."""
+    monkeypatch.setattr(compaction, "LARGE_DUMP_BYTES", 10)
+    for dumps, n_merged in (((), 2), (("a",), 0), (("a", "b"), 2)):
+        state = State()
+        for i in range(2):
+            files = (File("values", f"values/v2/{i}.parquet", 1, 20),)
+            state.add(replace(batch(f"{i}", tuple(f"{i}{d}" for d in dumps)), files=files), i)
+        assert sum(map(len, compaction.plan(state))) == n_merged
+
+
+def test_the_order_of_dumps_without_modules() -> None:
+    """That of their ids, also if only some have a row."""
+    storage = Storage("memory://order")
+    ids, orders = ["c", "a", "b"], []
+    for n in (3, 2, 0):
+        rows = pa.Table.from_pylist(
+            [{"content_id": i, "platform": "x", "module_name": i.translate({97: "z"})} for i in ids[:n]],
+            schema.WAREHOUSE["modules"].warehouse,
+        )
+        data = pa.BufferOutputStream()
+        pq.write_table(rows, data)
+        storage.write(f"modules/v2/{n}.parquet", data.getvalue().to_pybytes())
+        one = replace(batch("x", tuple(ids)), files=(File("modules", f"modules/v2/{n}.parquet", n, 1),))
+        orders.append(compaction._order(storage, [one]).to_pylist())
+    assert orders == [["b", "c", "a"], ["a", "b", "c"], ["a", "b", "c"]]
+
+
 # ---- the state
 
 
@@ -168,6 +196,7 @@ def test_a_state_is_what_was_added_and_removed(seed: int) -> None:
     chance, state = random.Random(seed), State()
     there: dict[str, tuple[set[str], set[str], set[str]]] = {}
     stored: dict[str, str] = {}
+    quarantined: dict[str, str] = {}
     ids = [f"{i:032x}" for i in range(40)]
     for number in range(60):
         kind = chance.random()
@@ -180,10 +209,12 @@ def test_a_state_is_what_was_added_and_removed(seed: int) -> None:
             state.add(made, number)
             there[name] = set(dumps), set(failed), {f"r{number}"}
             stored.update(dict.fromkeys(dumps, name))
+            quarantined.update(dict.fromkeys(failed, name))
         elif kind < 0.75:
             name = chance.choice(sorted(there))
             state.remove(name)
             stored = {i: b for i, b in stored.items() if b != name}
+            quarantined = {i: b for i, b in quarantined.items() if b != name}
             del there[name]
         else:
             merged = chance.sample(sorted(there), 2)
@@ -194,6 +225,7 @@ def test_a_state_is_what_was_added_and_removed(seed: int) -> None:
             state.merge(new, number)
             there[name] = sets
             stored = {i: name if b in merged else b for i, b in stored.items()}
+            quarantined |= dict.fromkeys(sets[1], name)
         assert state.stored.find(ids) == stored
         assert len(state.stored) == len(stored)
         assert set(state.stored) == set(stored)
@@ -203,7 +235,7 @@ def test_a_state_is_what_was_added_and_removed(seed: int) -> None:
             assert state.stored.starting_with(prefix) == sorted(i for i in stored if i.startswith(prefix))
         assert set(state.runs) == {run for _, _, runs in there.values() for run in runs}
         assert all(run in there[name][2] for run, name in state.runs.items())
-        assert all(name in there and i in there[name][1] for i, name in state.quarantined.items())
+        assert state.quarantined == quarantined
 
 
 def test_attempts_that_were_not_counted() -> None:
@@ -409,6 +441,21 @@ def test_numbers_that_are_not_printed_have_no_rows() -> None:
         ("device_total", 0, 1, None), ("device_total", 2, 0, None),
         ("xla_total", 0, 5, None), ("xla_total", 2, 0, None), ("xla_printed", 1, 7, 3), ("xla_printed", 2, 0, 0),
     ]  # fmt: skip
+
+
+def test_a_printed_number_of_0_has_causes() -> None:
+    """As any other; one that is not printed has none."""
+    modules = pa.table({
+        "printed_peak_bytes": pa.array([0, None, 4], pa.int64()), "total_bytes": pa.array([9, 0, None], pa.int64()),
+        "features": pa.array(["", None, "peak_a"], pa.string()),
+    })  # fmt: skip
+    totals = {name: [peak_numbers.Cause("other", np.zeros(3, np.int64))] for name in ("xla_printed", "xla_total")}
+    found = peak_numbers.Causes(np.array([5, 6, 7]), [], totals).table(modules)
+    left = {(r["definition"], r["dump"], r["cause"], r["bytes"]) for r in found.to_pylist() if r["bytes"]}
+    assert left == {
+        ("xla_printed", 0, peak_numbers.DISAGREE, -5), ("xla_printed", 2, peak_numbers.POINTERS, -3),
+        ("xla_total", 0, peak_numbers.DISAGREE, 4), ("xla_total", 1, peak_numbers.DISAGREE, -6),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("color", [0, 5])
