@@ -509,3 +509,51 @@ def test_a_release_that_prints_stack_trees(span: int, frame: int | None, monkeyp
     rows = dump.verify().to_pylist()
     assert ["Stack trace breakdown" in r["wanted"] for r in rows] == [True] * (frame is not None)
     assert streamed(dump.source, "diagnostics") == rows
+
+
+# -- where sections begin
+
+
+@pytest.mark.parametrize(("end", "is_cut"), [
+    ("HloLiveRange not available\n", False), ("HloLiveRange not available", False), ("HloLiveRange not availabl", True),
+    ("HloLiveRange not available\nx", True), ("HloLiveRange not available\n\n\nx", True),
+])  # fmt: skip
+def test_live_ranges_that_are_not_available_may_end_the_text(end: str, is_cut: bool) -> None:
+    found = read(buffer_assignment=f"{ALLOCATIONS}\n{end}").verify().to_pylist()
+    assert [(r["code"], r["wanted"]) for r in found if r["code"] == "truncated"] == [("truncated", "a newline")] * is_cut
+
+
+@pytest.mark.parametrize(("members", "features"), [
+    ({"buffer_assignment": f"{ALLOCATIONS}\n{LIVE}"}, {"live_inline"}),
+    ({"buffer_assignment": ALLOCATIONS, "live_range": LIVE}, {"live_split"}),
+    ({"buffer_assignment": f"{ALLOCATIONS}\n{USED}\n{LIVE}"}, {"values_inline", "live_inline"}),
+    ({"buffer_assignment": ALLOCATIONS, "buffer_assignment_values": f"{USED}\n{LIVE}"}, {"values_split", "live_inline"}),
+    ({"buffer_assignment": ALLOCATIONS, "buffer_assignment_values": USED, "live_range": LIVE},
+     {"values_split", "live_split"}),
+    ({"buffer_assignment": f"{ALLOCATIONS}\nTotal bytes used: 64 (64B)\n"}, set()),
+    ({"buffer_assignment": f"Total bytes used: 64 (64B)\n\n{ALLOCATIONS}"}, set()),
+    ({"buffer_assignment": f"{ALLOCATIONS}\nHloLiveRange not available\n"}, {"live_unavailable"}),
+])  # fmt: skip
+def test_which_sections_share_a_file(members: dict[str, str], features: set[str]) -> None:
+    found = set((module_of(read(**members))["features"] or "").split(","))
+    assert {f for f in found if f.startswith(("live_", "values_"))} == features
+
+
+@pytest.mark.parametrize("n", [0, 5, (1 << 63) - 1, 1 << 63, 1 << 64, -5, 1 - (1 << 63), -1 << 63])
+def test_totals_of_more_than_64_bits(n: int) -> None:
+    """There is none, and the line is not understood."""
+    dump = read(buffer_assignment=ALLOCATIONS, buffer_assignment_values=f"Total bytes used: {n} ({n}B)\n\nUsed values:\n")
+    fits = abs(n) < 1 << 63
+    assert module_of(dump)["total_bytes"] == (n if fits else None)
+    assert ("unknown_line", 1) in said(dump) or fits
+
+
+@pytest.mark.parametrize("between", ["\n", "", "\n\n", "x\n", "\n\nx\n"])
+def test_the_used_values_are_below_their_total(between: str, make: Callable[..., Path]) -> None:
+    """The name of the file tells that nothing else is in it. What is said of it is the same without the name."""
+    text = f"Total bytes used: 64 (64B)\n{between}Used values:\n{RECORDS}"
+    folder = make({"buffer-assignment": ALLOCATIONS.encode(), "buffer-assignment-values": text.encode()})
+    named, unnamed = xlamem.read(folder), read(buffer_assignment=ALLOCATIONS, buffer_assignment_values=text)
+    assert said(named) == said(unnamed)
+    assert named.uses.equals(unnamed.uses)
+    assert module_of(named)["total_bytes"] == module_of(unnamed)["total_bytes"] == 64
