@@ -557,3 +557,34 @@ def test_the_used_values_are_below_their_total(between: str, make: Callable[...,
     assert said(named) == said(unnamed)
     assert named.uses.equals(unnamed.uses)
     assert module_of(named)["total_bytes"] == module_of(unnamed)["total_bytes"] == 64
+
+
+@pytest.mark.parametrize("n", [3, 4, 6])
+def test_values_with_faults_are_counted_beyond_a_number(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (checks, diagnostics):
+        monkeypatch.setattr(module, "MAX_ROWS", 3)
+    begin = "BufferAssignment:\nallocation 0: size 64, preallocated-temp:\n"
+    values = [f" value: <{9 - i} {'ab'[i == 1]} @0> (size=16,offset={60 * (i > 0)}): f32[4]{{0}}\n" for i in range(n + 1)]
+    missing = [f" value: <{i + 1} c{i} @0> (size=16,offset=0): f32[4]{{0}}\n" for i in range(n)]
+    found = (
+        ("ids_descend", read(buffer_assignment=begin + "".join(values)), [4, 5, 6]),
+        ("value_outside", read(buffer_assignment=begin + "".join(values)), [4, 5, 6]),
+        ("live_range_missing", read(buffer_assignment=ALLOCATIONS + "".join(missing), live_range=LIVE), [5, 6, 7]),
+    )
+    for code, dump, lines in found:
+        rows = [r for r in dump.verify().to_pylist() if r["code"] == code or code in r["wanted"]]
+        assert [r["line"] for r in rows][:3] == lines
+        assert [r["wanted"] for r in rows][3:] == [f"{n - 3} more of {code}"] * (n > 3)
+
+
+@pytest.mark.parametrize("span", [1, 300, 1 << 20])
+@pytest.mark.parametrize("ids", [(1, 0), (0, 0), (0, 1, 1), (0, 1, 0), (1, 1, 0, 1)])
+def test_used_values_that_descend(ids: tuple[int, ...], span: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "SPAN_BYTES", span)
+    records = [record(i, "ab"[i]) for i in ids]
+    dump = used("".join(records))
+    rows = [r for r in dump.verify().to_pylist() if r["code"] == "ids_descend"]
+    falls = [k for k in range(1, len(ids)) if ids[k] <= ids[k - 1]]
+    assert [r["line"] for r in rows] == [4 + "".join(records[:k]).count("\n") for k in falls]
+    assert [r["wanted"] for r in rows] == [f"an id above {ids[k - 1]}" for k in falls]
+    assert streamed(dump.source, "diagnostics") == dump.verify().to_pylist()
