@@ -590,3 +590,23 @@ def test_used_values_that_descend(ids: tuple[int, ...], span: int, monkeypatch: 
     assert [r["line"] for r in rows] == [4 + "".join(records[:k]).count("\n") for k in falls]
     assert [r["wanted"] for r in rows] == [f"an id above {ids[k - 1]}" for k in falls]
     assert streamed(dump.source, "diagnostics") == dump.verify().to_pylist()
+
+
+@pytest.mark.parametrize("place", ["below", "above", "in another file"])
+def test_reports_of_one_program(place: str) -> None:
+    """What is wrong in one of them is not said of the other, nor are their rows mixed."""
+    (source,) = xlamem.find(DUMPS / "cpu-jaxlib-0.4.35-cond_switch")
+    members = texts(source)
+    report = members["memory-usage-report"].rstrip() + b"\n"
+    wrong = report.replace(b"allocation 12: size 208B", b"allocation 99: size 208B")
+    if place == "in another file":
+        members |= {"memory-usage-report": wrong, "live-range": report}
+    else:
+        members["memory-usage-report"] = b"\n".join((report, wrong) if place == "below" else (wrong, report))
+    dump = xlamem.read(held(source.name, members, source.platform))
+    rows = dump.verify().to_pylist()
+    lines = [i for i, line in enumerate(members["memory-usage-report"].split(b"\n"), 1) if b"allocation 99:" in line]
+    found = [(r["file"], r["line"]) for r in rows if r["code"] == "report_differs"]
+    assert [line for file, line in found if file == "memory-usage-report"] == lines
+    assert streamed(dump.source, "diagnostics") == rows
+    assert streamed(dump.source, "printed_report") == dump.printed_report.to_pylist()
