@@ -610,3 +610,20 @@ def test_reports_of_one_program(place: str) -> None:
     assert [line for file, line in found if file == "memory-usage-report"] == lines
     assert streamed(dump.source, "diagnostics") == rows
     assert streamed(dump.source, "printed_report") == dump.printed_report.to_pylist()
+
+
+@pytest.mark.parametrize("sizes", [(64, 80), (80, 64), (80, 96), (64, 64)])
+def test_spaces_of_reports_with_a_section_between(sizes: tuple[int, int]) -> None:
+    head = "  cumulative_size;       size;       offset; used_by_n_values; shapes_list\n"
+    row = "      64B(100%);        64B;            0;                1; f32[16]\n"
+    reports = [
+        f"Memory Space: default (color=0)\nTotal bytes: {size} ({size}B)\n{head}  {60 * '-'}\n{row}\n" for size in sizes
+    ]
+    dump = read(buffer_assignment=f"{ALLOCATIONS}\n{reports[0]}\n{LIVE}\n{reports[1]}\n")
+    rows = dump.verify().to_pylist()
+    text = dump.source.members[0].content
+    assert text is not None
+    lines = text.decode().split("\n")
+    wrong = [i for i, line in enumerate(lines, 1) if line.startswith(("Total bytes: 80", "Total bytes: 96"))]
+    assert [r["line"] for r in rows if r["code"] == "report_differs"] == wrong
+    assert streamed(dump.source, "diagnostics") == rows
