@@ -627,3 +627,39 @@ def test_spaces_of_reports_with_a_section_between(sizes: tuple[int, int]) -> Non
     wrong = [i for i, line in enumerate(lines, 1) if line.startswith(("Total bytes: 80", "Total bytes: 96"))]
     assert [r["line"] for r in rows if r["code"] == "report_differs"] == wrong
     assert streamed(dump.source, "diagnostics") == rows
+
+
+@pytest.mark.parametrize("span", [1, 300, 1 << 20])
+@pytest.mark.parametrize("texts_of", [("x", "x"), ("x", "y"), ("x", "x", "x"), ("x", "y", "x"), ("x", "y", "y")])
+def test_instructions_of_two_files(texts_of: tuple[str, ...], span: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text is kept once, wherever it is repeated; another one of the same name is a fault."""
+    monkeypatch.setattr(streaming, "SPAN_BYTES", span)
+    monkeypatch.setattr(whole, "SPAN_BYTES", span)
+    records = [record(i, "a").replace("%x", f"%{text}").replace(f".{i}", "") for i, text in enumerate(texts_of)]
+    distinct = [*dict.fromkeys(texts_of)]
+    first = ALLOCATIONS.replace(" value: <1 b @0> (size=16,offset=16): f32[4]{0}\n", "")
+    for n in range(len(records) + 1):
+        members = {
+            "buffer-assignment": f"{first}\n{USED}{''.join(records[:n])}",
+            "buffer-assignment-values": USED + "".join(records[n:]),
+        }
+        source = held("x", {role: text.encode() for role, text in members.items()})
+        for threads in (1, 2):
+            dump = xlamem.read(source, threads=threads)
+            operands = [text[1] for text in dump.instructions["operands"].to_pylist()]
+            assert operands == distinct
+            faults = [r for r in dump.verify().to_pylist() if r["code"] == "instruction_differs"]
+            assert len(faults) == len(distinct) - 1
+        assert streamed(source, "instructions") == dump.instructions.to_pylist()
+        assert streamed(source, "diagnostics") == dump.verify().to_pylist()
+
+
+@pytest.mark.parametrize("span", [1, 1 << 20])
+def test_the_index_of_live_ranges(span: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """{} is that of a tuple; of an array, it is null. Without the value, it is not known that there is an array."""
+    monkeypatch.setattr(streaming, "SPAN_BYTES", span)
+    allocations = ALLOCATIONS.replace("<1 b @0>", "<1 b{} @0>").replace("offset=16): f32[4]{0}", "offset=16): (f32[4])")
+    dump = read(buffer_assignment=allocations, live_range=LIVE.replace("    b{}:1-2\n", "    b{}:1-2\n    c{}:0-1\n"))
+    found = {(r["instruction"], r["shape_index"], r["value_id"]) for r in dump.live_ranges.to_pylist()}
+    assert found == {("a", None, 0), ("b", "{}", 1), ("c", "{}", None)}
+    assert streamed(dump.source, "live_ranges") == dump.live_ranges.to_pylist()
