@@ -663,3 +663,19 @@ def test_the_index_of_live_ranges(span: int, monkeypatch: pytest.MonkeyPatch) ->
     found = {(r["instruction"], r["shape_index"], r["value_id"]) for r in dump.live_ranges.to_pylist()}
     assert found == {("a", None, 0), ("b", "{}", 1), ("c", "{}", None)}
     assert streamed(dump.source, "live_ranges") == dump.live_ranges.to_pylist()
+
+
+@pytest.mark.parametrize("span", [1, 300, 1 << 20])
+@pytest.mark.parametrize("names", ["aab", "aba", "abb", "abab", "bbaa"])
+def test_repeated_instructions_that_are_not_utf8(names: str, span: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said of the first of equal texts only."""
+    monkeypatch.setattr(streaming, "SPAN_BYTES", span)
+    monkeypatch.setattr(whole, "SPAN_BYTES", span)
+    records = [record(i, name).replace(f".{i}", "?") for i, name in enumerate(names)]
+    text = (USED + "".join(records)).encode().replace(b"?", b"\xff")
+    source = held("x", {"buffer-assignment": ALLOCATIONS.encode(), "buffer-assignment-values": text})
+    lines = [9 + 6 * k for k in range(len(names)) if names[k] not in names[:k]]
+    for threads in (1, 2):
+        rows = xlamem.read(source, threads=threads).verify().to_pylist()
+        assert [r["line"] for r in rows if r["code"] == "not_utf8"] == lines
+    assert streamed(source, "diagnostics") == rows
