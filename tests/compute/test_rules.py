@@ -523,3 +523,25 @@ def test_what_most_of_the_packing_is(sizes: tuple[int, int, int], text: str) -> 
         for n, part, held in zip(sizes, ("one_value", "one_value", "never_touched"), (40, 100, None), strict=True)
     ]
     assert bill_wording.reason_of("packing", rows) == text
+
+
+def test_a_space_has_all_its_pages(make: Make) -> None:
+    """Whether it is chosen by its color or by its name."""
+    allocations = "".join(
+        f"allocation {i}: size 128, color {color}, page {page}, preallocated-temp:\n{value(i, f'v.{i}', 64, color=color)}"
+        for i, (color, page) in enumerate(((0, 0), (5, 0), (0, 1), (5, 2), (0, 3)))
+    )
+    ranges = [f"v.{i}{{}}:{i % 3}-3" for i in range(5)]
+    dump = xlamem.read(make(attacks.dump([], allocations=allocations, ranges=ranges)))
+    functions: tuple[Callable[..., Any], ...] = (compute.savings, compute.live_set, compute.occupancy)
+    for function in functions:
+        rows = function(dump).to_pylist()
+        for color in (0, 5):
+            wanted = [r for r in rows if r["color"] == color]
+            assert len({r["page"] for r in wanted}) == 3 - (color == 5)
+            for space in (color, schema.memory_space("cpu", color)):
+                assert function(dump, space=space).to_pylist() == wanted
+    packings = compute.repack(dump, 0)
+    assert [len(compute.repack(dump, 0, space=color)) for color in (0, 5)] == [3, 2]
+    assert len(packings) == 5
+    assert [len(compute.summarize(dump, space=color).spaces) for color in (0, 5)] == [3, 2]
