@@ -528,7 +528,7 @@ def test_what_most_of_the_packing_is(sizes: tuple[int, int, int], text: str) -> 
 def test_a_space_has_all_its_pages(make: Make) -> None:
     """Whether it is chosen by its color or by its name."""
     allocations = "".join(
-        f"allocation {i}: size 128, color {color}, page {page}, preallocated-temp:\n{value(i, f'v.{i}', 64, color=color)}"
+        f"allocation {i}: size 128, color {color}, page {page}, temp:\n{value(i, f'v.{i}', 64, color=color)}"
         for i, (color, page) in enumerate(((0, 0), (5, 0), (0, 1), (5, 2), (0, 3)))
     )
     ranges = [f"v.{i}{{}}:{i % 3}-3" for i in range(5)]
@@ -545,3 +545,13 @@ def test_a_space_has_all_its_pages(make: Make) -> None:
     assert [len(compute.repack(dump, 0, space=color)) for color in (0, 5)] == [3, 2]
     assert len(packings) == 5
     assert [len(compute.summarize(dump, space=color).spaces) for color in (0, 5)] == [3, 2]
+
+
+def test_notes_about_lines() -> None:
+    """At step 0, the buffers are known as at any other; only without steps they are not."""
+    for step, known in ((0, True), (3, True), (None, False)):
+        note = bill_wording.line_note([{"line": "temporaries", "step": step, "granule": None}])
+        assert ("at this step" in note) is known
+    for granules, text in (((256,), "256 bytes"), ((256, None, 1024), "1 KiB"), ((None,), "a granule")):
+        note = bill_wording.line_note([{"line": "alignment", "step": 0, "granule": g} for g in granules])
+        assert f"multiples of {text}." in note
