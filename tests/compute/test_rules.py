@@ -555,3 +555,20 @@ def test_notes_about_lines() -> None:
     for granules, text in (((256,), "256 bytes"), ((256, None, 1024), "1 KiB"), ((None,), "a granule")):
         note = bill_wording.line_note([{"line": "alignment", "step": 0, "granule": g} for g in granules])
         assert f"multiples of {text}." in note
+
+
+def test_details_of_lines() -> None:
+    """The largest kinds with a hundredth of the bytes or more; multiples of which number buffers begin at, if known."""
+    row = {"line": "temporaries", "part": None, "n": 1, "granule": None}
+    kinds = ["gradient", "activation", "residual of a scan", "copy", "collective"]
+    for small, n in ((9, 1), (10, 2), (11, 2)):
+        rows = [row | {"kind": kind, "bytes": size} for kind, size in zip(kinds, (small, 1000 - small), strict=False)]
+        ((level, text),) = bill_wording.details(rows)
+        assert (level, text.count(",")) == (0, n - 1)
+        assert text.startswith("1 activation")
+    rows = [row | {"kind": kind, "bytes": 100} for kind in kinds]
+    ((_, text),) = bill_wording.details(rows)
+    assert text.count(",") == bill_wording.N_KINDS - 1
+    for granules, text in (((256,), "256 bytes"), ((256, 1024), "1 KiB"), ((1024, 256), "1 KiB"), ((256, None), None)):
+        rows = [row | {"line": "alignment", "kind": None, "bytes": 1, "granule": granule} for granule in granules]
+        assert [t for _, t in bill_wording.details(rows) if "next" in t] == ([f"up to the next {text}"] if text else [])
