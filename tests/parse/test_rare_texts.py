@@ -679,3 +679,30 @@ def test_repeated_instructions_that_are_not_utf8(names: str, span: int, monkeypa
         rows = xlamem.read(source, threads=threads).verify().to_pylist()
         assert [r["line"] for r in rows if r["code"] == "not_utf8"] == lines
     assert streamed(source, "diagnostics") == rows
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("tables", [["live_ranges"], ["printed_peak"], ["live_ranges", "uses"], ["values"]])
+def test_live_ranges_have_values_if_any_text_has_them(tables: list[str], first: bool) -> None:
+    """Also if another text says that it has none, and whichever tables are asked for."""
+    nothing = "HloLiveRange not available\n"
+    members = {"buffer_assignment": f"{ALLOCATIONS}\n{nothing}", "live_range": LIVE}
+    if first:
+        members = {"buffer_assignment": f"{ALLOCATIONS}\n{LIVE}", "live_range": nothing}
+    whole_dump, dump = read(**members), read(tables, **members)
+    for table in tables:
+        assert dump[table].num_rows == (0 if table == "uses" else 2)
+        assert dump[table].to_pylist() == whole_dump[table].to_pylist()
+        assert dump[table].to_pylist() == streamed(dump.source, table)
+        pieces = [rows for name, rows in streaming.pieces(dump.source, {table}) if name == table]
+        assert [row for rows in pieces for row in rows.to_pylist()] == dump[table].to_pylist()
+
+
+@pytest.mark.parametrize("tables", [["live_ranges"], ["printed_peak"], ["values"], ["modules"]])
+def test_live_ranges_of_used_values(tables: list[str]) -> None:
+    """Without allocations, the values are those that are used, also if their table is not asked for."""
+    members = {"buffer_assignment_values": USED + RECORDS, "live_range": LIVE}
+    (table,), whole_dump, dump = tables, read(**members), read(tables, **members)
+    assert dump[table].to_pylist() == whole_dump[table].to_pylist()
+    if "value_id" in dump[table].column_names:
+        assert dump[table]["value_id"].to_pylist() == [0, 1]
