@@ -709,3 +709,14 @@ def test_live_ranges_of_used_values(tables: list[str]) -> None:
         assert dump[table]["value_id"].to_pylist() == [0, 1]
     pieces = [rows for name, rows in streaming.pieces(dump.source, {table}) if name == table]
     assert [row for rows in pieces for row in rows.to_pylist()] == dump[table].to_pylist()
+
+
+def test_it_is_not_known_whether_values_without_used_values_are_used() -> None:
+    """Only the used values, or the allocations of old releases, tell."""
+    for members, known in (
+        ({"buffer_assignment": ALLOCATIONS, "live_range": LIVE}, [None, None]),
+        ({"buffer_assignment": ALLOCATIONS, "buffer_assignment_values": USED + RECORDS}, [True, True]),
+    ):
+        dump = read(**members)
+        assert dump.values["uses_known"].to_pylist() == known
+        assert [row["uses_known"] for row in streamed(dump.source, "values")] == known
