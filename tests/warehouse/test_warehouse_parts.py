@@ -28,6 +28,7 @@ from xlamem.warehouse.batch import Batch, File, Lazy
 from xlamem.warehouse.compaction import _bins, _has_ended
 from xlamem.warehouse.known import KnownDumps
 from xlamem.warehouse.merged import DumpSet
+from xlamem.warehouse.migration import _Migration
 from xlamem.warehouse.query import Limits
 from xlamem.warehouse.record import batch_name
 from xlamem.warehouse.rewrite import rewrite
@@ -119,6 +120,27 @@ def test_copies_of_several_files_of_a_table(place: str, tmp_path: Path) -> None:
     published = storage.publish(file.path for file in new.files)
     found = [pq.read_table(pa.BufferReader(storage.read(published.get(f.path, f.path)) or b"")) for f in new.files]
     assert [table["time"].to_pylist() for table in found] == [[0, 2], [10, 12]]
+
+
+def test_a_migrated_batch_has_what_is_in_quarantine() -> None:
+    """Of the old one's quarantine, what is still there: not what was read since."""
+    old = batch(
+        "old", ("a", "b"), quarantined=("x", "y", "z"), attempts={"x": 1, "y": 2, "z": 3}, system=("x", "z"),
+        places={"x": "/x", "y": "/y"},
+    )  # fmt: skip
+    migration: Any = object.__new__(_Migration)
+    writer = SimpleNamespace(add=lambda table, rows: None, close=lambda: [])
+    for left in (("z", "x"), ("y",), ()):
+        vars(migration).update(
+            old=SimpleNamespace(quarantined_ids=lambda left=left: left), _writer=lambda *_: writer, _rows=lambda *_: []
+        )
+        (new,) = _Migration._content_batch(migration, old, {"c": "a"})
+        assert (new.dumps, new.quarantined) == (("c",), left)
+        assert new.attempts == {i: n for i, n in old.attempts.items() if i in left}
+        assert new.system == tuple(i for i in "xz" if i in left)
+        assert new.places == {i: f"/{i}" for i in "xy" if i in left}
+        assert new.name != old.name
+    assert not [*_Migration._content_batch(migration, old, {})]
 
 
 def test_which_labels_a_batch_has() -> None:
