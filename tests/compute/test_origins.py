@@ -765,3 +765,24 @@ def test_a_barrier_of_one_tuple(make: Callable[..., Path]) -> None:
         rows = xlamem.live_set(xlamem.read(make(members)), 1).to_pylist()
         found = {(r["shape_index"], r["origin_instruction"]) for r in rows if r["instruction"] == "b"}
         assert found == {("{0}", "n"), ("{1}", "m")}
+
+
+def test_parameters_of_branches_are_not_the_predicate(make: Callable[..., Path]) -> None:
+    """A conditional has an operand for each branch, behind that which selects one."""
+    named = 's32[] constant(1), metadata={op_name="jit(f)/cond/index"}'
+    negate = 'f32[16] negate(%p), metadata={op_name="jit(f)/neg"}'
+    copied = "f32[16] copy(%q)"
+    branch = f"%branch (q: f32[16]) -> f32[16] {{\n  %q = f32[16] parameter(0)\n  ROOT %c = {copied}\n}}\n"
+    called = "f32[16] conditional(%i, %n, %n), branch_computations={%branch, %branch}"
+    entry = "ENTRY %main (p: f32[16]) -> f32[16] {\n  %p = f32[16] parameter(0)\n"
+    entry += f"  %i = {named}\n  %n = {negate}\n  ROOT %b = {called}\n}}\n"
+    members = attacks.dump(
+        [value(1, "c", 64, shape="f32[16]"), value(2, "n", 64, 64, shape="f32[16]"), value(3, "i", 4, 128, "s32[]")],
+        records=[record(1, "c", copied), record(2, "n", negate), record(3, "i", named)],
+        ranges=["c{}:0-2", "n{}:0-2", "i{}:0-2"],
+        hlo=attacks.hlo(branch, entry),
+    )
+    rows = xlamem.live_set(xlamem.read(make(members)), 1).to_pylist()
+    found = {r["instruction"]: r["origin_instruction"] for r in rows if r["role"] == "value"}
+    assert found["n"] == "n"
+    assert found["c"] not in ("i", "b")
