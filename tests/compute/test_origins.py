@@ -742,3 +742,47 @@ def test_a_name_of_all_parameters_names_none(placeholder: str, make: Callable[..
     names = {name: (row["op_name"], row["argument"]) for name, row in rows.items()}
     assert names == {"p.0": (None, 0), "p.1": (None, 1), "c": (None, 1)}
     assert {(row["name"], row["n"]) for row in compute.like_buffers(live, 9)} == {("argument *", 2), (None, 1)}
+
+
+def test_a_barrier_of_one_tuple(make: Callable[..., Path]) -> None:
+    """Each element is that of the tuple, as the elements of a barrier of several operands are these."""
+    n, m = (f'f32[16] {opcode}(%p), metadata={{op_name="jit(f)/{opcode}/x"}}' for opcode in ("negate", "sine"))
+    both = "(f32[16], f32[16])"
+    for operands in ("%n, %m", "%t"):
+        barrier = f"{both} opt-barrier({operands})"
+        body = f"  %p = f32[16] parameter(0)\n  %n = {n}\n  %m = {m}\n  %t = {both} tuple(%n, %m)\n"
+        entry = f"ENTRY %main (p: f32[16]) -> {both} {{\n{body}  ROOT %b = {barrier}\n}}\n"
+        outputs = "".join(
+            f"allocation {i}: size 64, maybe-live-out:\n{value(i, f'b{{{i}}}', 64, shape='f32[16]')}" for i in (0, 1)
+        )
+        members = attacks.dump(
+            [value(2, "n", 64, shape="f32[16]")],
+            allocations=f"{outputs}allocation 2: size 64, preallocated-temp:\n",
+            records=[record(0, "b{0}", barrier), record(1, "b{1}", barrier), record(2, "n", n)],
+            ranges=["b{0}:0-2", "b{1}:0-2", "n{}:0-2"],
+            hlo=attacks.hlo(entry),
+        )
+        rows = xlamem.live_set(xlamem.read(make(members)), 1).to_pylist()
+        found = {(r["shape_index"], r["origin_instruction"]) for r in rows if r["instruction"] == "b"}
+        assert found == {("{0}", "n"), ("{1}", "m")}
+
+
+def test_parameters_of_branches_are_not_the_predicate(make: Callable[..., Path]) -> None:
+    """A conditional has an operand for each branch, behind that which selects one."""
+    named = 's32[] constant(1), metadata={op_name="jit(f)/cond/index"}'
+    negate = 'f32[16] negate(%p), metadata={op_name="jit(f)/neg"}'
+    copied = "f32[16] copy(%q)"
+    branch = f"%branch (q: f32[16]) -> f32[16] {{\n  %q = f32[16] parameter(0)\n  ROOT %c = {copied}\n}}\n"
+    called = "f32[16] conditional(%i, %n, %n), branch_computations={%branch, %branch}"
+    entry = "ENTRY %main (p: f32[16]) -> f32[16] {\n  %p = f32[16] parameter(0)\n"
+    entry += f"  %i = {named}\n  %n = {negate}\n  ROOT %b = {called}\n}}\n"
+    members = attacks.dump(
+        [value(1, "c", 64, shape="f32[16]"), value(2, "n", 64, 64, shape="f32[16]"), value(3, "i", 4, 128, "s32[]")],
+        records=[record(1, "c", copied), record(2, "n", negate), record(3, "i", named)],
+        ranges=["c{}:0-2", "n{}:0-2", "i{}:0-2"],
+        hlo=attacks.hlo(branch, entry),
+    )
+    rows = xlamem.live_set(xlamem.read(make(members)), 1).to_pylist()
+    found = {r["instruction"]: r["origin_instruction"] for r in rows if r["role"] == "value"}
+    assert found["n"] == "n"
+    assert found["c"] not in ("i", "b")

@@ -247,6 +247,12 @@ def test_bytes_in_use_at_any_step() -> None:
         found = compute.spaces_in_use(dump, compute.live_set(dump, time), time)
         assert found
         assert all(row["time"] == (peaks[row["memory_space"]] if time is None else time) for row in found)
+    overview = compute.summarize(dump)
+    steps = len(xlamem.occupancy(dump, space="hbm"))
+    levels = [compute.occupancy(dump, space=s.color)["occupied"].to_pylist() for s in program(dump).spaces]
+    for step in (0, 1, steps - 1):
+        assert overview.in_use(step) == sum(level[step] for level in levels)
+    assert overview.in_use(steps) is None
 
 
 def test_the_number_with_most_bytes() -> None:

@@ -42,6 +42,18 @@ def test_only_requested_tables_are_read(path: str) -> None:
     with pytest.raises(xlamem.UsageError, match="nonsense"):
         xlamem.read(path, tables=["nonsense"])
     assert dump.verify().num_rows == 0
+    assert xlamem.read(path, tables="values").tables == ("values",)
+    assert xlamem.read(path, tables="values")["values"].num_rows == 63
+
+
+def test_everything_is_verified_whatever_is_requested() -> None:
+    text = b"BufferAssignment:\nallocation 0: size 8, constant:\nnonsense\n"
+    for tables in (["values"], ["diagnostics"], ["diagnostics", "modules", "live_ranges"]):
+        dump = xlamem.read(text, tables=tables)
+        assert dump.verify()["code"].to_pylist() == ["unknown_line"]
+        with pytest.raises(xlamem.DumpError, match="nonsense"):
+            xlamem.read(text, tables=tables, strict=True)
+    assert xlamem.read(text, tables=["diagnostics"]).diagnostics.num_rows == 0  # of the tables that were requested
 
 
 @pytest.mark.parametrize(
@@ -90,6 +102,22 @@ def test_pickle(path: str) -> None:
         pickle.dumps(from_bytes)
 
 
+def test_a_pickled_dump_is_read_in_the_same_way(path: str) -> None:
+    for options in ({"hashes": True}, {"threads": 3}, {"text": True}, {"tables": ["modules"], "hashes": True}):
+        dump = xlamem.read(path, **options)  # type: ignore[arg-type]
+        again = pickle.loads(pickle.dumps(dump))
+        assert again == dump
+        assert again != xlamem.read(path)
+        assert again.modules.equals(dump.modules)
+
+
+def test_batches_have_what_was_asked_for(path: str) -> None:
+    for options in ({}, {"text": True}, {"hashes": True}):
+        dump = xlamem.read(path, **options)  # type: ignore[arg-type]
+        for name in ("instructions", "files", "modules"):
+            assert dump.batches(name).read_all().to_pylist() == dump[name].to_pylist()
+
+
 def test_inputs(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     dump = xlamem.read(path)
     member = next(m for m in dump.source.members if m.role == "live-range")
@@ -117,6 +145,12 @@ def test_repr(path: str) -> None:
     assert "<table>" in dump._repr_html_()
     broken = xlamem.read(b"BufferAssignment:\nallocation 0: si")
     assert "truncated, understood, consistent; 1 diagnostic" in repr(broken)
+    text = b"BufferAssignment:\nallocation 0: size 0, constant:\n\nTotal bytes used: 0 (0B)\n\nUsed values:\n"
+    nothing = xlamem.read(text)
+    assert "0 bytes" in next(line for line in repr(nothing).splitlines() if "total" in line)
+    counts = next(line for line in repr(nothing).splitlines() if "rows" in line).split()
+    assert counts[1:3] == ["allocations", "1,"]
+    assert "0" not in [n.strip(",") for n in counts[2::2]]  # tables without rows are left out
 
 
 def test_hashes(path: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from renumber import memory_files, renumbered, write
+from test_cuts import held
 
 import xlamem
 from xlamem.parse import pieces, whole
@@ -258,3 +259,17 @@ def test_a_file_that_is_cut_off_below_its_allocations(name: str, tmp_path: Path)
 def test_live_ranges_that_xla_released(original: dict[str, str], tmp_path: Path) -> None:
     texts = original | {"live-range": "HloLiveRange not available"}
     assert of_texts(texts, tmp_path / "b")[0] is None
+
+
+def test_sizes_of_parameters_without_a_shape_are_in_the_interface() -> None:
+    """Else the shape says more than the size, which depends on the layout."""
+
+    def interface(size: int, shape: str) -> str | None:
+        text = f"BufferAssignment:\nallocation 0: size {size}, parameter 0{shape}:\n"
+        values = f" value: <0 p @0> (size={size},offset=0): f32[4]{{0}}\n"
+        return fingerprints(xlamem.read(held("m", {"buffer-assignment": (text + values).encode()}), hashes=True))[1]
+
+    for shape, differ in (("", True), (", shape |f32[4]| at ShapeIndex {}", False)):
+        found = [interface(size, shape) for size in (16, 32)]
+        assert None not in found
+        assert (found[0] != found[1]) is differ

@@ -73,7 +73,10 @@ def test_jobs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     with Lanes(2) as jobs:
         jobs.submit("slow", lambda: started.set() or go.wait(WAIT))
         assert started.wait(WAIT)  # on the other thread
-        for i in range(10):
+        for i in range(2):  # with the first, as many as may wait
+            jobs.submit(str(i), lambda i=i: done.append(i))
+        assert done == []
+        for i in range(2, 10):
             jobs.submit(str(i), lambda i=i: done.append(i))
         assert len(done) >= 10 - 3
         go.set()
@@ -87,6 +90,43 @@ def test_the_first_error_is_raised(n: int) -> None:
         for i in range(100):
             jobs.submit("lane", lambda i=i: done.append(i) if i < 7 else 1 // 0)
     assert done == list(range(7))
+
+
+@pytest.mark.parametrize("lane", ["slow", lanes.KEEP])
+def test_the_caller_prefers_quick_lanes(lane: str) -> None:
+    """And the other threads the others: whoever waits for a quick job does not get a slow one first."""
+    started, go, ran = threading.Event(), threading.Event(), []  # type: tuple[threading.Event, threading.Event, list[str]]
+    with Lanes(2) as jobs:
+        jobs.submit("first", lambda: started.set() or go.wait(WAIT))
+        assert started.wait(WAIT)
+        for i in range(3):
+            jobs.submit(f"slow {i}", lambda i=i: ran.append(f"slow {i}"))
+        job = jobs.submit(lane, lambda: ran.append(lane))
+        jobs.result(job)
+        assert (ran[0] == lane) is (lane in lanes.QUICK)
+        go.set()
+
+
+def test_of_two_errors_the_first_is_raised() -> None:
+    both = threading.Barrier(2, timeout=WAIT)
+    second = threading.Event()
+
+    def fail(error: type[Exception], *, late: bool) -> None:
+        both.wait()
+        if late:
+            second.wait(WAIT)
+        raise error
+
+    jobs = Lanes(3)
+    with pytest.raises(KeyError), jobs:  # noqa: PT012
+        jobs.submit("a", lambda: fail(KeyError, late=False))
+        jobs.submit("b", lambda: fail(IndexError, late=True))
+        while jobs._error is None:
+            threading.Event().wait(0.001)
+        second.set()
+        for helper in jobs._helpers:
+            helper.join(WAIT)
+        jobs.join()
 
 
 def test_what_is_queued_is_dropped_after_an_error() -> None:

@@ -123,6 +123,7 @@ def test_lines_that_ray_counted() -> None:
         (HBM, "    reserved        258.00M \n", "    Size: 1.0K"),
         (GPU, "\tBuffer 1:\n", "\t\tScratch: 1.0KiB"),
         (GPU, "\tBuffer 1:\n", "\t\tSize: many"),
+        (GPU, "\tBuffer 1:\n", "\t\tSize: 1.0KiB of 2"),
         (GPU, "\tBuffer 1:\n", "\t\t7. Size: 1.0KiB"),
     ],
 )

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from xlamem.parse import threads
 from xlamem.parse.threads import ThreadPool
 
 
@@ -115,3 +116,13 @@ tasks = [pool.submit(lambda: time.sleep(0.01)) for _ in range(20)]
 def test_no_slow_import_before_two_threads_read() -> None:
     code = "import sys, xlamem; from xlamem.parse import whole; print('concurrent.futures' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_a_forked_child_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may hold the lock while a process forks; in the child, nobody would release it."""
+    pool = ThreadPool(2)
+    pool.submit(lambda: 1).result()
+    pool._lock = pool._queue = None  # type: ignore[assignment]
+    monkeypatch.setattr(threads.os, "getpid", lambda: -1)
+    task = pool.submit(lambda: 2)
+    assert task.result() == 2

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import forge
 import pytest
@@ -317,6 +318,24 @@ def test_interrupted_and_asked_again(part: str, monkeypatch: pytest.MonkeyPatch)
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
     assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.parametrize("part", ["allocations", "live ranges", "used values"])
+def test_interrupted_behind_a_part(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows have been counted. They are not counted again."""
+    source = next(s for s in SHIPPED if len(s.members) > 2)
+    dump, note = xlamem.read(source, threads=1), whole.WholeReader.note
+
+    def interrupted(reader: Any, batch: Any) -> None:
+        note(reader, batch)
+        if batch.span.section.kind == part:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(whole.WholeReader, "note", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            _ = dump.diagnostics
+    same(xlamem.read(source, threads=1), dump)
 
 
 def test_interrupted_behind_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:

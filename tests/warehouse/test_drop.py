@@ -82,6 +82,13 @@ def test_conditions(where: str, occurrences: int, dest: Path) -> None:
     assert warehouse.drop(dest, where, dry_run=True).occurrences == occurrences
 
 
+def test_a_condition_that_nothing_meets_changes_nothing(dest: Path) -> None:
+    before = state(dest).number, on_disk(dest)
+    found = warehouse.drop(dest, "false")
+    assert (found.occurrences, found.contents, found.dry_run) == (0, 0, False)
+    assert (state(dest).number, on_disk(dest)) == before
+
+
 def test_old_nights_are_dropped(dest: Path) -> None:
     kept = xlamem.Dataset(dest).sql("FROM \"values\" JOIN dumps USING (content_id) WHERE label_night = '3'")
     assert by_night(dest) == {"1": 2, "2": 2, "3": 1}

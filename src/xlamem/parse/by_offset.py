@@ -56,7 +56,7 @@ class OffsetMatcher(Matcher):
         self._stores, self._wanted, self._checks, self._lanes = stores, wanted, checks, lanes
         self._needs_matching = not {"live_ranges", "printed_peak"}.isdisjoint(wanted)
         self._overflow = _Overflow()
-        self._differing: dict[int, list[tuple[int, bool]]] = {}
+        self._differing: dict[Section, list[tuple[int, bool]]] = {}
         self._labels: dict[int, tuple[str, str]] = {}
         """Instruction and index of the live ranges without a value, by row."""
         self._n_ranges = 0
@@ -143,7 +143,7 @@ class OffsetMatcher(Matcher):
         wide = {c: columns[c].astype(np.int64) for c in ("part", "space_label")}
         self._stores[REPORT].keep(_report_name(section), columns | wide, REPORT_COLUMNS)
         if self._reader.was_read(ASSIGNMENT):
-            rows = self._differing.setdefault(section.begin, [])
+            rows = self._differing.setdefault(section, [])
             rows += differing_rows(self._reader, section, columns)
 
     # -- instructions ----------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class OffsetMatcher(Matcher):
         return _ReportColumns(self._stores[REPORT], _report_name(section))
 
     def differing_rows(self, section: Section) -> list[tuple[int, bool]]:
-        return self._differing.get(section.begin, [])
+        return self._differing.get(section, [])
 
 
 def _report_name(section: Section) -> str:

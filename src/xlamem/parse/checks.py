@@ -383,7 +383,7 @@ def _check_sections_of(reader: Reader, file: File) -> None:
     inline = {ASSIGNMENT, USED} <= kinds and "human_total" in file.features
     if inline and LIVE not in kinds:
         reader.diagnostics.truncated(file, file.end, LIVE, "HloLiveRange (max N):")
-    if not kinds and file.role != "hlo" and file.size and not reader.diagnostics.has_unknown_lines(file, "file"):
+    if not kinds and file.role != "hlo" and not reader.diagnostics.has_unknown_lines(file, "file"):
         reader.diagnostics.truncated(file, file.end, "file", "the head of a section")
 
 
