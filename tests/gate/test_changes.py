@@ -154,6 +154,11 @@ def test_a_change_in_words(change: Change, text: str) -> None:
             "in the bill: packing -9.00 MiB",
         ),
         (
+            {"bill": {"packing": 4 * MIB, "outputs": 9 * MIB, "constants": 8 * MIB}},
+            {"total": 980 * MIB, "bill": {"packing": MIB}},
+            "in the bill: outputs -9.00 MiB, constants -8.00 MiB",
+        ),
+        (
             {"bill": {"packing": 0, "outputs": 0}},
             {"total": 1100 * MIB, "bill": {"packing": 96 * MIB, "outputs": 4 * MIB}},
             "in the bill: packing +96.00 MiB",

@@ -86,6 +86,17 @@ def test_programs_with_one_name() -> None:
         _ = captured.dump
 
 
+def test_short_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `jit_`, once."""
+    captured = Capture(None, "*")
+    names: Any = ["jit_tiny", "jit_jit_it", "it"]
+    captured._programs = [capture._Program(name, of_jax=False) for name in names]
+    monkeypatch.setattr(capture, "program_name", str)
+    for name, wanted in (("tiny", ["jit_tiny"]), ("jit_it", ["jit_jit_it"]), ("it", ["it"]), ("ny", []), ("jit_", [])):
+        assert captured._all_named(name) == wanted
+        assert (name in captured) == bool(wanted)
+
+
 def test_what_matches() -> None:
     name = xlamem.find(OTHER)[0].module_name
     for pattern, n in (("*", 2), (name, 1), (f"{name}*", 1), ("jit_x", 0), (name.upper(), 0), ("module_*", 0)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,8 +16,10 @@ import xlamem
 from xlamem import UsageError, check
 from xlamem.errors import DumpError
 from xlamem.gate import checking, compiled, sweep
+from xlamem.gate.assignment import Assignment, _Value
 from xlamem.gate.config import Config, Lines, budget_of, config_of, load_config
 from xlamem.gate.curves import Curves
+from xlamem.gate.dataflow import Use
 from xlamem.gate.entry import Entry
 from xlamem.gate.finding import Change, Checked, Finding
 from xlamem.gate.hlo_module import HloModule, Instruction, elements_of, indices, without_layout
@@ -243,6 +246,55 @@ def test_parameters_and_callers() -> None:
         m.text(instruction(9))
 
 
+def test_values_that_share_a_buffer() -> None:
+    """Both of an alias, also if only one of them is listed."""
+    at = {(10, ()): 1, (20, (0,)): 2, (30, ()): 3}
+    made: Any = SimpleNamespace(_values=dict.fromkeys((1, 2, 3)), _at=at, _position=Assignment._position)
+    aliases = b"\x12\x08\x08\x01\x12\x04\x20\x14\x18\x00" + b"\x12\x06\x08\x03\x12\x02\x20\x1e"
+    assert Assignment._aliased(made, Message(aliases, "M")) == [{1, 2}, {3}]
+    both = aliases[:10] + b"\x12\x06\x08\x02\x12\x02\x20\x0a"
+    assert Assignment._aliased(made, Message(both, "M")) == [{1, 2}]
+    with pytest.raises(DumpError, match="an alias of two values"):
+        Assignment._aliased(made, Message(aliases.replace(b"\x20\x1e", b"\x20\x1f"), "M"))
+
+
+def test_lines_about_values() -> None:
+    """In the order of their ids."""
+    first, second = instruction(1), instruction(2, "tuple", 1)
+    made: Any = Assignment.__new__(Assignment)
+    made._module = module(first, second, shapes="f32[2]")
+    made._values = {7: _Value(7, first, (), 0), 5: _Value(5, second, (1,), 3)}
+    made._callers = {}
+    made._allocations = [Message(b"\x4a\x02\x08\x07", "M"), Message(b"\x4a\x02\x08\x05", "M")]
+    live: Any = SimpleNamespace(schedule=[first, second], ranges={7: (0, 1), 5: (1, 2)})
+    assert [*made._live_lines(live)] == [
+        "HloLiveRange (max 2):", "  InstructionSequence:", "    0:i.1", "    1:i.2", "  BufferLiveRange:",
+        "    i.2{1}:1-2", "    i.1{}:0-1",
+    ]  # fmt: skip
+    flow: Any = SimpleNamespace(
+        positions={7: [(1, ())], 5: [(2, (1,)), (1, ())]},
+        uses=lambda value: [Use(second, 0, ())] if value == 7 else [],
+    )
+    assert [*made._value_lines(flow)] == [
+        "Used values:",
+        "<5 i.2 @3>", " positions:", "  i.2", "  i.1", " uses:", "  (none)", " from instruction: %i.2 = f32[2] x()",
+        "<7 i.1 @0>", " positions:", "  i.1", " uses:", "  i.2, operand 0", " from instruction: %i.1 = f32[2] x()",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("opcode", "caller", "is_merge"),
+    [
+        ("while", None, True), ("conditional", None, True), ("call", None, True), ("add", None, False),
+        ("parameter", None, False), ("parameter", "while", True), ("parameter", "call", True),
+        ("parameter", "fusion", False),
+    ],
+)  # fmt: skip
+def test_values_that_merge_others(opcode: str, caller: str | None, is_merge: bool) -> None:
+    made: Any = SimpleNamespace(_callers={} if caller is None else {1: instruction(9, caller)})
+    assert Assignment._is_merge(made, instruction(1, opcode)) is is_merge
+
+
 @pytest.mark.parametrize(
     ("platform", "wanted"), [("cpu", "cpu"), ("cuda", "gpu"), ("rocm", "gpu"), ("gpu", "gpu"), ("tpu", None)]
 )
@@ -320,6 +372,21 @@ def test_a_missing_baseline_that_was_named(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(UsageError, match=r"there is no baseline (b|xlamem-baseline)\.json: xlamem check"):
             check(SMALL, **{"config": {"budget": budget}, **options})
     assert check(SMALL, config={}, baseline="b.json", bless=True).written == "b.json"
+
+
+def test_dumps_of_a_baseline_without_a_name_or_that_cannot_be_read(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """If its name is known, the others can be compared; and so if all can be read."""
+    base = write(jit_f=TEXTS)
+    (path,) = base.glob("*jit_f*-buffer-assignment.txt")
+    cut = base / path.name.replace("module_0000.jit_f", "module_0001.jit_g")
+    cut.with_suffix(".txt.gz").write_bytes(gzip.compress(path.read_bytes())[:-20])
+    found = check(write(jit_f=TEXTS, jit_g=inner(1)), config={}, baseline=base)
+    assert [(r["module_name"], r["rule"]) for r in found.rows("not known")] == [("jit_g", "growth")]
+    unnamed = tmp_path / "unnamed"
+    unnamed.mkdir()
+    (unnamed / "log.txt").write_text(TEXTS["buffer-assignment"])
+    rows = check(SMALL, config={}, baseline=unnamed).rows()
+    assert [(r["rule"], r["status"]) for r in rows] == [("new", "note"), ("gone", "note")]
 
 
 def test_budgets_and_what_they_match(write: Callable[..., Path]) -> None:
