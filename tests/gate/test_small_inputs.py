@@ -393,6 +393,15 @@ def test_budgets_and_what_they_match(write: Callable[..., Path]) -> None:
     config = {"budget": [{"peak": 1}, {"program": "jit_h", "peak": 1}]}
     with pytest.raises(UsageError, match=r"^budget 2 \(program = 'jit_h'\) matches no program; did you mean 'jit_g'"):
         check(write(jit_f=TEXTS, jit_g=inner(1)), config=config)
+    names = ("jit_f.3", None, "jit_train.7", "jit_f.4")
+    run: Any = SimpleNamespace(
+        programs=SimpleNamespace(programs=[SimpleNamespace(module_name=name) for name in names]),
+        config=config_of({"budget": [{"program": "jit_f", "peak": 1}, {"program": "jit_*", "peak": 2}]}),
+    )
+    assert [[b.number for b in own] for own in checking._Check._budgets(run)] == [[1, 2], [], [2], [1, 2]]
+    run.config = config_of({"budget": [{"program": "xyz", "peak": 1}]})
+    with pytest.raises(UsageError, match=r"matches no program; there are jit_f, jit_train$"):
+        checking._Check._budgets(run)
 
 
 def checked(**about: Any) -> Checked:
