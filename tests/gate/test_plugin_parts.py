@@ -239,6 +239,27 @@ def test_listeners_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert given[-1] == [("xla_dump_to", "/tmp/mine-missing")]
 
 
+@pytest.mark.parametrize(
+    ("module", "frames", "of_jax"),
+    [
+        ("jax._src.numpy", ("jax.a", "jax.b"), True),
+        ("jax.numpy", ("jax.a", "jax.b"), True),
+        ("jaxtyping", ("jax.a", "jax.b"), False),
+        ("model", ("jax.a", "jax.b"), False),
+        (None, ("jax.a", "jax.b"), False),
+        ("jax.numpy", ("jax.a", "model"), False),
+        ("jax.numpy", ("model", "jax.b"), False),
+    ],
+)
+def test_functions_of_jax(module: str | None, frames: tuple[str, str], of_jax: bool) -> None:
+    """By the function that the innermost call of JAX compiles."""
+    compiler, caller = ({"__name__": name} for name in frames)
+    exec("def compile(check):\n    return check()", compiler)
+    exec("def cache_miss(fun, compile, check):\n    return compile(check)", caller)
+    check = lambda: hook._compiles_function_of_jax()  # noqa: E731  (a frame of its own)
+    assert caller["cache_miss"](SimpleNamespace(__module__=module), compiler["compile"], check) is of_jax
+
+
 # -- blocks --------------------------------------------------------------------------------------
 
 

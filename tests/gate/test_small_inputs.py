@@ -60,6 +60,12 @@ def test_lines_of_keys(key: str, budget: int | None, line: int | None) -> None:
     assert Lines(text, "tool1xlamem.").of(key, 1) is None
 
 
+def test_a_key_behind_the_budgets() -> None:
+    """In a project file, the table may follow them."""
+    lines = Lines("[[tool.xlamem.budget]]\npeak = 1\n[tool.xlamem]\nbaseline = 5\n", "tool.xlamem.")
+    assert [lines.of("baseline", None), lines.of("peak", 1)] == [4, 2]
+
+
 def test_places_start_from_the_folder_of_the_configuration() -> None:
     assert Config().baseline_place == Path("xlamem-baseline.json")
     assert Config().sources == Path()

@@ -14,19 +14,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from attacks import record, value
-from conftest import DUMPS, every
+from conftest import DUMPS
 
 import xlamem
 from xlamem import schema
 from xlamem.compute.program import program
-from xlamem.gate import rules, stacks
+from xlamem.gate import programs, rules, stacks
 from xlamem.gate.amounts import Amount
 from xlamem.gate.config import Budget
 from xlamem.gate.curves import N_COLUMNS, usage_curve
 from xlamem.gate.entry import (
-    Argument,
     Entry,
     Group,
+    _group,
     bill_lines,
     by_key,
     entry_of,
@@ -36,9 +36,16 @@ from xlamem.gate.entry import (
     sum_of_lines,
 )
 from xlamem.gate.finding import Checked, Finding, amount
+from xlamem.gate.program_names import name_of
+from xlamem.gate.programs import main_peak, program_name, read_program
 
 MIB = 1 << 20
-FOLDERS = sorted(path for path in DUMPS.iterdir() if path.name not in ("seeds", "cpu-killed-at-buffer-assignment"))
+FOLDERS = [
+    DUMPS / name for name in (
+        "cpu-jaxlib-0.12.0-several_modules", "tpu-libtpu-0.0.50.1-tpu7x-donate_adam", "gpu-jax-0.10.2-attn_cudnn",
+        "tpu-libtpu-0.0.50.1-v5e-host_offload", "cpu-jaxlib-0.4.13-donate_adam", "cpu-jaxlib-0.12.0-multiheap",
+    )
+]  # fmt: skip
 
 
 def entry(**fields: Any) -> Entry:
@@ -49,7 +56,7 @@ def entry(**fields: Any) -> Entry:
 # -- entries -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("folder", every(6, FOLDERS), ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_entries_are_what_the_tables_say(folder: Path) -> None:
     for source in xlamem.find(folder):
         dump = xlamem.read(source)
@@ -86,7 +93,7 @@ def test_entries_are_what_the_tables_say(folder: Path) -> None:
                 "alignment", "another_step", "packing"))  # fmt: skip
 
 
-@pytest.mark.parametrize("folder", every(6, FOLDERS), ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_members_are_live_at_the_peak_of_the_device(folder: Path) -> None:
     for source in xlamem.find(folder):
         dump = xlamem.read(source)
@@ -101,6 +108,57 @@ def test_members_are_live_at_the_peak_of_the_device(folder: Path) -> None:
         temporary = [r for r in found if r["category"] in ("temp", "temp_in_output")]
         named = [r for r in temporary if r["op_name"] is not None or r["argument"] is not None]
         assert named_bytes(program(dump)) == tuple(sum(r["bytes"] for r in rows) for rows in (named, temporary))
+
+
+def test_buffers_that_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest groups are kept, and the bytes of the others."""
+    p = program(xlamem.read(DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"))
+    every = entry_of(p, None, None, None)
+    monkeypatch.setattr("xlamem.gate.entry.MAX_GROUPS", 3)
+    few = entry_of(p, None, None, None)
+    assert (every.rest, len(few.groups)) == (0, 3)
+    assert few.rest == sum(g.bytes for g in every.groups) - sum(g.bytes for g in few.groups) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "instruction", "opcode", "wanted"),
+    [
+        ("a/b", "add.1", "add", "a/b"), (None, "add.3.1", "add", "add"), (None, "fusion2", "fusion", "fusion"),
+        (None, "x.clone", "add", "x.clone"), ("", "12.3", "add", "add"), (None, None, None, "unnamed"),
+    ],
+)  # fmt: skip
+def test_names_of_groups(name: str | None, instruction: str | None, opcode: str | None, wanted: str) -> None:
+    row = {"name": name, "instruction": instruction, "opcode": opcode, "category": "temp", "bytes": 5, "n": 2,
+           "shape": "f32[2]{0:T(8)}", "source_file": "m.py", "source_line": 3}  # fmt: skip
+    assert _group(row) == Group(wanted, "temp", 5, 2, "f32[2]", "m.py", 3)
+
+
+def test_temporaries_with_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the model, or of an argument, also of the first one."""
+    columns = {
+        "category": ["temp", "temp", "temp", "temp_in_output", "parameter", "temp"],
+        "op_name": ["a", None, None, "b", None, "c"], "argument": [None, 0, None, None, 3, 4],
+        "bytes": [1, 2, 4, 8, 16, 32],
+    }  # fmt: skip
+    monkeypatch.setattr("xlamem.gate.entry.members", lambda _: pa.table(columns))
+    p: Any = None
+    assert named_bytes(p) == (43, 47)
+
+
+@pytest.mark.parametrize("folder", [FOLDERS[3], FOLDERS[1], FOLDERS[2]], ids=lambda folder: folder.name)
+def test_a_dump_shows_its_largest_buffers(folder: Path) -> None:
+    """Those of the main memory at its peak."""
+    dump = read_program(xlamem.find(folder)[0])
+    space = main_peak(dump)
+    assert space["memory_space"] == xlamem.peak(dump).spaces["memory_space"][0].as_py()
+    wanted = xlamem.live_set(dump, space=space["memory_space"]).to_pylist()[:10]
+    (grid,) = programs._largest_buffers(dump)
+    table = grid.table  # type: ignore[attr-defined]
+    names = ("bytes", "kind", "op_name", "instruction", "shape")
+    assert table.select(names).to_pylist() == [{name: row[name] for name in names} for row in wanted]
+    lines = [f"{r['source_file'].rpartition('/')[2]}:{r['source_line']}" if r["source_file"] else None for r in wanted]
+    assert table["line"].to_pylist() == lines
+    assert program_name(dump) == dump.source.module_name != dump.name
 
 
 def test_lines_of_a_bill() -> None:
@@ -288,6 +346,16 @@ def test_curves_of_any_length(steps: int, make: Callable[..., Path]) -> None:
     assert list(usage_curve(p)) == wanted
 
 
+def test_curves_of_several_memory_spaces(make: Callable[..., Path]) -> None:
+    """Those of device_total together."""
+    allocations = f"allocation 0: size 8, page 0, preallocated-temp:\n{value(0, 'a', 8, 0)}"
+    allocations += f"allocation 1: size 32, page 1, preallocated-temp:\n{value(1, 'b', 32, 0, 'f32[8]')}"
+    members = attacks.dump([], allocations=allocations, ranges=["a{}:0-2", "b{}:2-3"])
+    curve = usage_curve(program(xlamem.read(make(members))))
+    assert {*curve} == {8, 40, 32, 0}
+    assert max(curve) == 40
+
+
 def frames(*rows: tuple[int, int | None, str | None, int]) -> Any:
     columns = zip(*rows, strict=True) if rows else [()] * 4
     names = {"id": pa.int64(), "parent": pa.int64(), "file": pa.string(), "line": pa.int64()}
@@ -318,5 +386,6 @@ def test_stacks(table: Any, ids: list[int], line: int, stack: list[Any], monkeyp
     assert stacks.stack_of(p, ("m.py", line)) == tuple(stack)
 
 
-def test_a_donated_argument_has_a_name() -> None:
-    assert Argument("?", 0).shape is None
+def test_names_of_programs_without_a_module() -> None:
+    names = (("jit_f", "/a/b.txt"), (None, "/a/b.txt"), (None, "b.txt"), (None, None))
+    assert [name_of({"module_name": m, "uri": u}) for m, u in names] == ["jit_f", "b.txt", "b.txt", "?"]
