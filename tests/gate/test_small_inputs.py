@@ -181,6 +181,18 @@ def test_values_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "of v5e" in repr(swept(monkeypatch, {2: (dump, None)}, device="v5e"))
     assert sweep._array([len, abs]).to_pylist() == [str(len), str(abs)]
     assert sweep._array(["a", None]).to_pylist() == ["a", None]
+    paths = [Path("a"), Path("b/c")]
+    assert sweep._array(paths).to_pylist() == ["a", "b/c"]
+
+
+def test_sizes_beyond_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "device_total", lambda dump: 1 << 40)
+    monkeypatch.setattr(sweep, "main_peak", lambda dump: {"peak": 1 << 41})
+    rows: Any = [sweep._Row("dump", None, None), sweep._Row(None, None, True)]  # type: ignore[arg-type]
+    assert sweep._table(("n",), [(1,), (2,)], rows).to_pydict() == {
+        "n": [1, 2], "device_total": [1 << 40, None], "peak": [1 << 41, None], "fits": [None, True],
+        "error": [None, None],
+    }  # fmt: skip
 
 
 # -- protos --------------------------------------------------------------------------------------

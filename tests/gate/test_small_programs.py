@@ -19,6 +19,7 @@ from conftest import DUMPS
 import xlamem
 from xlamem import schema
 from xlamem.compute.program import program
+from xlamem.errors import UsageError
 from xlamem.gate import programs, rules, stacks
 from xlamem.gate.amounts import Amount
 from xlamem.gate.config import Budget
@@ -159,6 +160,20 @@ def test_a_dump_shows_its_largest_buffers(folder: Path) -> None:
     lines = [f"{r['source_file'].rpartition('/')[2]}:{r['source_line']}" if r["source_file"] else None for r in wanted]
     assert table["line"].to_pylist() == lines
     assert program_name(dump) == dump.source.module_name != dump.name
+
+
+def test_a_dump_without_peaks_shows_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    dump = read_program(xlamem.find(FOLDERS[3])[0])
+    text = repr(xlamem.read(FOLDERS[3]))
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise UsageError("no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(programs, "live_set", fail)
+        assert programs._largest_buffers(dump) == []
+    monkeypatch.setattr(programs, "peak", fail)
+    assert repr(dump) == text
 
 
 def test_lines_of_a_bill() -> None:
@@ -384,6 +399,30 @@ def test_stacks(table: Any, ids: list[int], line: int, stack: list[Any], monkeyp
     monkeypatch.setattr(stacks, "_frame_ids", lambda *_: np.array(ids))
     p: Any = SimpleNamespace(optional=lambda _: table)
     assert stacks.stack_of(p, ("m.py", line)) == tuple(stack)
+
+
+def test_a_line_that_calls_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stack begins in the library, whatever the row of its caller is."""
+    library = "/venv/lib/python3.12/site-packages/flax/linen.py"
+    for rows in (((5, None, "m.py", 3), (1, 5, library, 9)), ((1, 5, library, 9), (5, None, "m.py", 3))):
+        monkeypatch.setattr(stacks, "_frame_ids", lambda *_: np.array([1]))
+        p: Any = SimpleNamespace(optional=lambda _, rows=rows: frames(*rows))
+        assert stacks.stack_of(p, ("m.py", 3)) == ((library, 9), ("m.py", 3))
+
+
+def test_frames_of_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the instructions that name the buffers, the largest first."""
+    columns = {
+        "source_file": ["m.py", "m.py", "n.py", "m.py"], "source_line": [3, 4, 3, 3],
+        "origin_instruction": [None, "a", "a", "b"], "instruction": ["c", "c", "c", "a"],
+    }  # fmt: skip
+    monkeypatch.setattr(stacks, "members", lambda _: pa.table(columns))
+    names: list[Any] = []
+    p: Any = SimpleNamespace(
+        row_of_instruction=lambda found: names.extend(found.to_pylist()) or np.array([2, 0]),
+        tables={"instructions": pa.table({"stack_frame_id": [7, 8, 9]})},
+    )
+    assert (stacks._frame_ids(p, ("m.py", 3)).tolist(), names) == ([9, 7], ["c", "b"])
 
 
 def test_names_of_programs_without_a_module() -> None:
