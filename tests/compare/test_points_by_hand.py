@@ -166,6 +166,15 @@ def test_a_program_that_changed_is_no_copy() -> None:
     assert f.how.tolist()[:3] == [NEW, NEW, SAME]
 
 
+def test_programs_are_paired_in_the_order_of_the_point_before() -> None:
+    """In which they were found there, not in that in which they appeared."""
+    c = contents([0, 1, 2, 3], [5, 5, 5, 5])
+    f = followed([(0, 0), (0, 1), (1, 1), (1, 0), (2, 2), (2, 3)], c)
+    assert f.program.tolist() == [0, 1, 1, 0, 1, 0]
+    f = followed([(0, 0), (0, 1), (1, 1), (1, 0), (3, 2), (3, 3)], c)
+    assert f.program.tolist() == [0, 1, 1, 0, 1, 0]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "before", "row", "renamed"),
     [
