@@ -162,6 +162,17 @@ def test_a_dump_shows_its_largest_buffers(folder: Path) -> None:
     assert program_name(dump) == dump.source.module_name != dump.name
 
 
+@pytest.mark.parametrize(
+    ("names", "main"), [(["smem", "hbm", "vmem"], "hbm"), (["hbm", "smem"], "hbm"), (["vmem"], "vmem"), ([], None)]
+)
+def test_the_peak_of_the_main_memory(names: list[str], main: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it is in the table."""
+    spaces = pa.table({"memory_space": pa.array(names, pa.string()), "peak": pa.array(range(len(names)), pa.int64())})
+    monkeypatch.setattr(programs, "peak", lambda _: SimpleNamespace(spaces=spaces))
+    none: Any = None
+    assert main_peak(none) == {"memory_space": main, "peak": names.index(main) if main else None}
+
+
 def test_a_dump_without_peaks_shows_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     dump = read_program(xlamem.find(FOLDERS[3])[0])
     text = repr(xlamem.read(FOLDERS[3]))
