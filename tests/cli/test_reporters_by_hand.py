@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from xlamem.cli import console, options
+from xlamem.cli import console, inputs, options
 from xlamem.cli.json_text import json_text
 from xlamem.cli.reporters import advice, bill, buffer, buffers, chart, convert, oom, tables
 from xlamem.cli.reporters.notes import Note, note_lines
@@ -575,6 +575,93 @@ def test_plans(plan: tuple[int, int, int, bool], text: str) -> None:
     assert advice._about_plan(p, 100) == text
     assert advice._how_to_see(p, [{}] * 3, [{}] * 2) == advice._how_to_see(None, [], []) == "--limit shows more"
     assert advice._how_to_see(p, [{}] * 2, [{}] * 2) == "shown without --budget"
+
+
+@pytest.mark.parametrize(
+    ("plan", "limit", "ranks", "more"),
+    [
+        (None, None, [1, 2, 3], ""),
+        (None, 2, [1, 2], "1 other intervention: --limit shows more"),
+        (0, None, [1, 2, 3], ""),
+        (0, 1, [1], "2 other interventions: --limit shows more"),
+        (2, None, [1, 3], "1 other intervention: shown without --budget"),
+        (2, 1, [1], "2 other interventions: --limit shows more"),
+    ],
+)
+def test_interventions_that_are_listed(
+    plan: int | None, limit: int | None, ranks: list[int], more: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the plan, or all if nothing is certain to help."""
+    rows = [{"rank": i, "in_plan": i != 1} for i in range(3)]
+    plan_of: Any = None if plan is None else SimpleNamespace(n=plan, budget=90, saved=0, is_reached=False)
+    dump: Any = SimpleNamespace(modules=pa.table({"a": [1]}), source=None, live_ranges=SimpleNamespace(num_rows=1))
+    monkeypatch.setattr(advice, "header", lambda *_: [])
+    monkeypatch.setattr(advice, "describe_problems", lambda _: "")
+    monkeypatch.setattr(advice, "device_total", lambda _: 100)
+    monkeypatch.setattr(advice, "_intervention", lambda row, _: [f"#{row['rank'] + 1}"])
+    lines = [str(line) for line in advice.screen(dump, rows, plan_of, options.Output(limit=limit, wide=True))]
+    assert [int(line[1:]) for line in lines if line.startswith("#")] == ranks
+    assert (lines[-1] if "other" in lines[-1] else "") == more
+
+
+# -- accounts ------------------------------------------------------------------------------------
+
+
+def plain_lines(lines: list[Any]) -> list[str]:
+    return [" ".join(str(line).split()) for line in lines]
+
+
+def test_small_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those below a thousandth of the largest one are summed up."""
+    dump: Any = SimpleNamespace(modules=pa.table({"a": [1]}), source=None)
+    for name in ("header", "_account"):
+        monkeypatch.setattr(bill, name, lambda *_: [])
+    monkeypatch.setattr(bill, "describe_problems", lambda _: "")
+    for sizes, folded in (([1000, 1], 0), ([2000, 1], 1), ([2000, 2, 1, 1], 2)):
+        accounts = [[{"bytes": n, "account": f"s{i}", "page": 0}] for i, n in enumerate(sizes)]
+        monkeypatch.setattr(bill, "accounts_of", lambda _, accounts=accounts: accounts)
+        (last,) = plain_lines(bill.screen(dump, [], None, None))[-1:]
+        assert last.count(" 1 B") == folded, sizes
+    assert [bill._is_small([{"bytes": 1}, {"bytes": n}], 2000) for n in (0, 1)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("parts", "shown"),
+    [
+        ({"data": 900}, False), ({"data": 900, "padding": 1}, True), ({"data": 1999, "padding": 1}, False),
+        ({"padding": 1, "data": 1999}, False), ({"data": 1000, "a": 1, "padding": 999}, True),
+        ({"a": 1, "data": 1998, "b": 1}, False),
+    ],
+)  # fmt: skip
+def test_parts_of_a_line(parts: dict[str, int], shown: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are listed unless all but the largest are small."""
+    monkeypatch.setattr(bill, "details", lambda rows: [(0, f"details of {rows[0]['part']}")])
+    rows = [{"part": part, "bytes": n} for part, n in parts.items()]
+    total = 1000 if sum(parts.values()) < 1000 else 2000
+    lines = plain_lines(bill._line("temporaries", rows, total, None))
+    assert len(lines) == (1 + 2 * len(parts) if shown else 2)
+    named = [line.removeprefix("details of ") for line in lines if line.startswith("details")]
+    assert named == ([*parts] if shown else ["data"])
+
+
+@pytest.mark.parametrize(
+    ("width", "wide", "columns"),
+    [(None, False, True), (140, False, True), (139, False, False), (80, True, True), (200, False, True)],
+)
+def test_one_line_or_two(width: int | None, wide: bool, columns: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffers, "_in_columns", lambda *_, wide: ["columns"])
+    monkeypatch.setattr(buffers, "_two_lines", lambda *_: ["two"])
+    assert buffers.buffer_lines([], width, wide=wide) == ["columns" if columns else "two"]
+
+
+@pytest.mark.parametrize(("n_skipped", "code"), [(0, 0), (1, 3), (2, 3)])
+def test_inputs_that_were_skipped(n_skipped: int, code: int) -> None:
+    """The command runs, and its exit code says that there were some."""
+    found: list[Any] = []
+    decorated = options._opened("dump", lambda path, module: inputs.Opened((path, module), n_skipped))  # type: ignore
+    run: Any = decorated(lambda **arguments: found.append(arguments))
+    assert run("d", "m", step=4) == code
+    assert found == [{"dump": ("d", "m"), "step": 4}]
 
 
 def test_what_must_fit() -> None:

@@ -16,7 +16,7 @@ from xlamem.gate import baseline as baselines
 from xlamem.gate import capture, hook, programs
 from xlamem.gate.baseline import Baseline
 from xlamem.gate.capture import Capture
-from xlamem.gate.config import Budget
+from xlamem.gate.config import Budget, Config, load_config
 from xlamem.gate.entry import Entry
 from xlamem.gate.testing import blocks, plugin, records, summary
 
@@ -508,3 +508,33 @@ def test_the_table_at_the_end(option: str | None, verbosity: int, names: str) ->
     reporter.lines = []
     summary.summarize([], reporter, config)
     assert reporter.lines == []
+
+
+def test_when_a_record_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the teardown of a test that was measured."""
+    config: Any = SimpleNamespace()
+    measuring = plugin.Measuring(config)
+    for measured in (True, False):
+        monkeypatch.setattr(plugin, "_is_used", lambda _, measured=measured: measured)
+        for stash in ({}, {plugin.RECORD: "record"}):
+            item: Any = SimpleNamespace(stash=stash)
+            found = []
+            for when in ("setup", "call", "teardown"):
+                steps = measuring.pytest_runtest_makereport(item)
+                next(steps)
+                with pytest.raises(StopIteration) as ended:
+                    steps.send(SimpleNamespace(when=when))  # type: ignore[arg-type]
+                found.append(getattr(ended.value.value, plugin.NAME, None))
+            assert found == [None, None, "record" if stash and measured else None]
+
+
+def test_policies_of_tests(tmp_path: Path) -> None:
+    """Those of the configuration, but its budgets and its baseline are for `xlamem check`."""
+    config: Any = SimpleNamespace(rootpath=tmp_path)
+    (tmp_path / ".git").mkdir()
+    assert plugin.Measuring(config)._policies == Config()
+    path = tmp_path / "xlamem.toml"
+    path.write_text("baseline = 'b.json'\nratchet = true\n[[budget]]\npeak = '1GiB'\n")
+    assert (load_config(path).baseline, len(load_config(path).budgets)) == ("b.json", 1)
+    policies = plugin.Measuring(config)._policies
+    assert (policies.baseline, policies.budgets, policies.ratchet) == (None, (), True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -340,6 +341,22 @@ def test_workflow_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert found.properties == {"file": "m.py", "title": "jit_f: failed, growth"}
     several = result([{"status": "failed"}], [*[failed(0, **SOURCE)] * 2, failed(0, source_file="m.py", source_line=2)])
     assert commands(several)[0].properties["line"] == "7"
+
+
+def test_what_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Annotations are counted by their findings, programs in Markdown one by one."""
+    monkeypatch.chdir(tmp_path)
+    programs = [{"module_name": f"jit_{i}", "status": "failed"} for i in range(12)]
+    r = result(programs, [failed(i, value=20 - i, limit=0) for i in range(12) for _ in range(1 + i % 2)])
+    *_, more, _ = FORMATS["github"](r).splitlines()
+    assert more == "::notice title=xlamem::and 3 other findings"
+    text = FORMATS["markdown"](r)
+    n_shown = text.count("<details>")
+    for limit in (50 + len(text.partition("<details>")[2].partition("</details>")[0]), 0):
+        monkeypatch.setattr(sys.modules["xlamem.gate.formats.as_markdown"], "MAX_CHARACTERS", limit)
+        text = FORMATS["markdown"](r)
+        assert n_shown > text.count("<details>") == (1 if not limit else 2)
+        assert f"and {12 - text.count('<details>')} other programs that did not pass" in text
 
 
 def test_names_of_test_cases() -> None:

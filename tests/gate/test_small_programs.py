@@ -173,6 +173,18 @@ def test_the_peak_of_the_main_memory(names: list[str], main: str | None, monkeyp
     assert main_peak(none) == {"memory_space": main, "peak": names.index(main) if main else None}
 
 
+def test_a_dump_shows_the_buffers_of_its_main_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those of the memory that comes first."""
+    spaces = pa.table({"memory_space": ["smem", "hbm"], "peak": [9, 5]})
+    asked: list[Any] = []
+    monkeypatch.setattr(programs, "peak", lambda _: SimpleNamespace(spaces=spaces))
+    none_live = schema.COMPUTED["live_set"].empty
+    monkeypatch.setattr(programs, "live_set", lambda _, **options: asked.append(options) or none_live)
+    none: Any = None
+    assert programs._largest_buffers(none) == []
+    assert asked == [{"space": "hbm"}]
+
+
 def test_a_dump_without_peaks_shows_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     dump = read_program(xlamem.find(FOLDERS[3])[0])
     text = repr(xlamem.read(FOLDERS[3]))
