@@ -91,6 +91,12 @@ def test_a_budget_of_options(total: str | None, device: str | None, budgets: Any
         assert own.where == "--max-device-total, --device: budget 2"
 
 
+def test_a_budget_of_empty_options() -> None:
+    for total, device in (("", None), (None, "")):
+        with pytest.raises(UsageError):
+            check._with_budget(Config(), total, device)
+
+
 def test_errors_of_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """They are said wherever somebody looks; reports of an earlier run are deleted, but no baseline."""
     summary = tmp_path / "summary"
@@ -527,3 +533,136 @@ def test_groups_of_one_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"memory_space": ["hbm"] * 3, "bytes": [5, 1, 0], "n": ["a", "b", "c"]})
     space = {"memory_space": "hbm", "bytes": 6, "peak": 6, "time": 1}
     assert screen.groups([space], rows, ["scope"], tree=False)[2:] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("form", "long", "json", "error"),
+    [
+        (None, False, False, ""), (None, True, False, ""), (None, False, True, ""), ("json", False, True, ""),
+        ("list", False, False, ""), ("duckdb", False, False, ""), ("json", True, False, "--format json and --long"),
+        ("list", False, True, "--format list and --json"), ("duckdb", False, True, "--format duckdb and --json"),
+        ("json", True, True, "--format json and --long"), (None, True, True, "--long and --json"),
+    ],
+)  # fmt: skip
+def test_forms_of_lists_of_files(
+    form: str | None, long: bool, json: bool, error: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    rows = [{"table": t, "rows": 1, "bytes": 2, "tool_version": "1", "path": f"p{t}"} for t in ("a", "b", "a")]
+    found = SimpleNamespace(
+        tables=["a", "b"], files=lambda: pa.Table.from_pylist(rows), duckdb_views=lambda *t: f"views of {t}\n"
+    )
+    monkeypatch.setattr("xlamem.warehouse.dataset.Dataset", lambda _: found)
+    documents: list[Any] = []
+    monkeypatch.setattr(console, "write_document", lambda name, data: documents.append(data))
+    run: Any = dataset.list_files.callback
+
+    def call(*tables: str) -> str:
+        run(dest="d", tables=tables, form=form, long=long, as_json=json)
+        return capsys.readouterr().out
+
+    if error:
+        with pytest.raises(UsageError, match=f"^{error} exclude each other$"):
+            call()
+        return
+    printed, of_one = call(), call("a")
+    if form == "duckdb":
+        assert (printed, of_one) == ("views of ()\n", "views of ('a',)\n")
+        return
+    with pytest.raises(UsageError, match="no table c, d"):
+        call("c", "a", "d")
+    if json or form == "json":
+        assert documents == [{"files": rows}, {"files": [row for row in rows if row["table"] == "a"]}]
+    elif long:
+        assert [plain(text.splitlines()[-1])[:7] for text in (printed, of_one)] == ["3 files", "2 files"]
+    else:
+        assert (printed, of_one) == ("pa\npb\npa\n", "pa\npa\n")
+
+
+@pytest.mark.parametrize("yes", [True, False])
+@pytest.mark.parametrize("quarantined", [0, 1])
+@pytest.mark.parametrize("single_writer", [True, False])
+def test_nothing_is_dropped_without_yes(
+    yes: bool, quarantined: int, single_writer: bool, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    asked: list[Any] = []
+
+    def drop(dest: str, where: str, *, dry_run: bool, single_writer: bool) -> Any:
+        asked.append((dest, where, dry_run, single_writer))
+        return SimpleNamespace(occurrences=2, contents=1, quarantined=quarantined, dry_run=dry_run)
+
+    monkeypatch.setattr("xlamem.warehouse.drop", drop)
+    run: Any = dataset.drop.callback
+    run(dest="s3://key:secret@d", where="x", yes=yes, single_writer=single_writer, as_json=False)
+    assert asked == [("s3://key:secret@d", "x", not yes, single_writer)]
+    done = "dropped" if yes else "would be dropped; --yes drops them"
+    more = ", 1 in quarantine" if quarantined else ""
+    place, _, text = capsys.readouterr().out.strip().rpartition(": ")
+    assert text == f"2 occurrences, 1 content found nowhere else{more} {done}"
+    assert "secret" not in place
+
+
+def test_what_maintenance_says(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[Any] = []
+
+    def returning(**fields: Any) -> Any:
+        return lambda *a, progress=None, **k: asked.append((*a, k)) or SimpleNamespace(**fields)
+
+    monkeypatch.setattr("xlamem.warehouse.compact", returning(files=3, bytes=2048, new_files=1, new_bytes=5))
+    registered = returning(tables=2, files=1, format="delta", added=1000, removed=2)
+    monkeypatch.setattr("xlamem.warehouse.register", registered)
+    monkeypatch.setattr("xlamem.warehouse.migrate", returning(dumps=3, contents=1, batches=2, seconds=1.25))
+    compact: Any = dataset.compact.callback
+    register: Any = dataset.register.callback
+    migrate: Any = dataset.migrate.callback
+    compact(dest="d", single_writer=True, as_json=False)
+    register(dest="d", to="delta", single_writer=True, as_json=False)
+    migrate(dest="d", single_writer=True, quiet=False, as_json=False)
+    lines = [plain(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "d: 3 files, 2.00 KiB (2,048 bytes) to 1 file, 5 bytes", "d: 2 delta tables of 1 file; 1,000 added, 2 removed",
+        "d: 2 batches, 3 dumps to 1 content, 1.2 s",
+    ]  # fmt: skip
+    assert asked == [("d", {"single_writer": True}), ("d", "delta", {"single_writer": True}),
+        ("d", {"single_writer": True})]  # fmt: skip
+    migrate(dest="d", single_writer=False, quiet=True, as_json=False)
+    assert (capsys.readouterr().out, asked[-1]) == ("", ("d", {"single_writer": False}))
+
+
+def test_json_of_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists are shortened, and their lengths are not."""
+    tables = {name: pa.table({name: [*range(n)]}) for name, n in (("accounts", 2), ("bills", 3), ("buffers", 4),
+        ("matches", 5))}  # fmt: skip
+    plain_fields = {"verdict": "v", "is_known": True, "is_same": False, "has_grown": True, "grown": ["hbm"],
+                    "device_total_change": 5, "peak_change": 7}  # fmt: skip
+    modules = pa.table({"m": [1]})
+    sides = [SimpleNamespace(name=name, source=SimpleNamespace(location=f"/{name}"), modules=modules) for name in "ab"]
+    monkeypatch.setattr(diff, "ranked_edits", lambda _: ["e"])
+    monkeypatch.setattr(diff, "describe_problems", lambda dump: [f"p{dump.name}"])
+    for doubt, limit in (("", None), ("x", 2), ("x", 0)):
+        d = SimpleNamespace(doubt=doubt, **plain_fields, **tables)
+        c: Any = SimpleNamespace(diff=d, dumps=sides, account="hbm", by=("buffer", "cause"))
+        groups = pa.table({"g": [*range(6)]})
+        a, b = ({"name": s, "place": f"/{s}", "module": {"m": 1}, "problems": [f"p{s}"]} for s in "ab")
+        assert diff._as_json(c, groups, options.Output(json=True, limit=limit)) == {
+            "a": a, "b": b, "verdict": "v", "is_known": True, "doubt": doubt or None, "is_same": False, "grown": True,
+            "grown_accounts": ["hbm"], "device_total_change": 5, "peak_change": 7, "edits": ["e"], "account": "hbm",
+            "account_differences": tables["accounts"].to_pylist(), "by": ["buffer", "cause"],
+            "bill_differences": tables["bills"].to_pylist(), "difference_groups": groups.to_pylist()[:limit],
+            "differences": tables["buffers"].to_pylist()[:limit], "matches": tables["matches"].to_pylist()[:limit],
+            "n_difference_groups": 6, "n_differences": 4, "n_matches": 5,
+        }  # fmt: skip
+
+
+def test_json_of_pairs() -> None:
+    rows = [{"how": how} for how in ("new", "gone", "same", "gone", "new", "gone")]
+    changes: Any = SimpleNamespace(ordered=rows, summary="s", changed=[1, 2], unknown=[3], is_known=False,
+                                   has_grown=True, verdict="")  # fmt: skip
+    for limit in (None, 1, 0):
+        assert diff._changes_json(changes, options.Output(json=True, limit=limit)) == {
+            "summary": "s", "n_programs": 6, "n_changed": 2, "n_unknown": 1, "n_new": 2, "n_gone": 3, "is_known": False,
+            "grown": True, "largest": None, "pairs": rows[:limit],
+        }  # fmt: skip
+    changes.verdict = "v"
+    assert diff._changes_json(changes, options.Output())["largest"] == "v"

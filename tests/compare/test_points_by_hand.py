@@ -21,7 +21,7 @@ from xlamem.compare import account, difference, doubts, edits, points, programs,
 from xlamem.compare.account import Account, accounts, buffers_at, levels
 from xlamem.compare.context import Edit
 from xlamem.compare.following import HOW, NEW, SAME, Following
-from xlamem.compare.interface import Interface, arguments, caller_shapes
+from xlamem.compare.interface import Interface, arguments
 from xlamem.compare.matching import Matching
 from xlamem.compare.points import Contents, Points
 from xlamem.compare.program_edits import _heaviest, _lines_of, _outermost, _shape_text
@@ -555,16 +555,6 @@ def test_arguments_with_another_sharding(a: str | None, b: str, differs: bool) -
     i.a, i.b = (SimpleNamespace(sharding=pa.array([text], pa.string())) for text in (a, b))
     assert [x.tolist() for x in i.resharded] == [[0] if differs else []] * 2
     assert i.sharded_alike(array([0]), array([0])).tolist() == [a == b]
-
-
-def test_shapes_that_the_caller_sees(make: Callable[..., Path]) -> None:
-    for printed, shape in (("f32[4,4]{1,0}", "f32[4,4]"), ("(f32[4,4])", "f32[4,4]"), ("((f32[4,4]))", "f32[16]")):
-        allocations = f"allocation 0: size 64, output shape is |{printed}|, maybe-live-out:\n"
-        allocations += value(1, "s.3", 64, 0, "f32[16]")
-        members = attacks.dump([], allocations=allocations, ranges=["s.3{}:0-4"],
-                               records=[record(1, "s.3", "f32[16] negate(%p)")])  # fmt: skip
-        p = program(xlamem.read(make(members)))
-        assert caller_shapes(p, array([0])).to_pylist() in ([shape], ["f32[16]"])
 
 
 def test_values_match_those_of_the_same_instruction() -> None:

@@ -1,0 +1,251 @@
+"""Parts of a comparison with stand-ins for programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from xlamem.compare import account, context, interface, matching, points, program_edits, programs
+from xlamem.compare.context import Names, _types
+from xlamem.compare.matching import Matching
+from xlamem.compare.programs import DESCRIBED_BY
+from xlamem.compute.layout import DONATED, LIVE_OUT
+
+
+def array(*values: int) -> Any:
+    return np.array(values, np.int64)
+
+
+@pytest.mark.parametrize("steps", [None, 5])
+def test_values_that_represent_allocations(steps: int | None) -> None:
+    """The output in that of an output; the parameter stays if the value is no output."""
+    p: Any = SimpleNamespace(
+        steps=steps, representative=array(7, 8, 9), owner=array(0, 1, 1, 2), value_category=array(LIVE_OUT, LIVE_OUT,
+            0, LIVE_OUT), is_output=lambda rows: np.isin(rows, [0, 1]),
+    )  # fmt: skip
+    assert account._main_of_allocations(p).tolist() == ([7, 8, 9] if steps is None else [0, 1, 9])
+    assert p.representative.tolist() == [7, 8, 9]
+
+
+def test_buffers_that_may_match() -> None:
+    """By the bytes of the values that match; those of their main values count four times, and a little more."""
+    a = SimpleNamespace(extent=array(10, 5, 1, 9))
+    b = SimpleNamespace(extent=array(8, 7, 3, 2))
+    m: Any = SimpleNamespace(a=a, b=b, value=array(0, 1, 3, -1))
+    in_a: Any = SimpleNamespace(of_value=array(0, 0, 1, 1), main=array(0, 2))
+    in_b: Any = SimpleNamespace(of_value=array(1, 1, 0, 0), main=array(2, 1), bytes=array(3, 8))
+    found = [x.tolist() for x in account._candidates(m, in_a, in_b)]
+    assert found == [[0, 1], [1, 0], [8 + 5, 1]]
+    in_b.main = array(3, 0)
+    assert [x.tolist() for x in account._candidates(m, in_a, in_b)][2] == [4 * 8 + 2 + 5, 4 * 1 + 2]
+    in_b.of_value = array(-1, 1, 0, 0)
+    assert [x.tolist() for x in account._candidates(m, in_a, in_b)] == [[0, 1], [1, 0], [5, 6]]
+
+
+@pytest.mark.parametrize(
+    ("match", "only"), [([3, 4], []), ([3, -1], [1]), ([0, 4], [0]), ([-1, 0], [0, 1])]
+)
+def test_outputs_of_one_side(match: list[int], only: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that matches a value which is no output."""
+    here: Any = SimpleNamespace(name="a", value_text=lambda _, rows: pa.array(["tuple" if r == 2 else "f32" for r in
+        rows.tolist()]).dictionary_encode())  # fmt: skip
+    there: Any = SimpleNamespace(name="b", owner=np.zeros(5))
+    monkeypatch.setattr(interface, "outputs", lambda p: array(0, 1, 2) if p.name == "a" else array(3, 4))
+    monkeypatch.setattr(interface, "is_in", lambda texts, of: np.isin(texts.to_pylist(), of))
+    assert interface._outputs_only_in(here, there, array(*match, -1)).tolist() == only
+
+
+def test_outputs_of_a_program() -> None:
+    """Those that are live out, or donated."""
+    p: Any = SimpleNamespace(
+        steps=5, value_category=array(LIVE_OUT, DONATED, 99, LIVE_OUT), is_output=lambda rows: rows < 3
+    )
+    assert interface.outputs(p).tolist() == [0, 1]
+    p.steps = None
+    assert interface.outputs(p).tolist() == []
+
+
+def names(codes: list[int], texts: list[str], frames: list[int]) -> Names:
+    return Names(array(*codes), pa.array(texts, pa.string()), array(*frames))
+
+
+@pytest.mark.parametrize(
+    ("codes", "frames", "found"),
+    [
+        ([0, 1, 2], [5, 0, -1], [True, False, False]), ([0, 1, 1], [0, 0, 0], [True, True, False]),
+        ([0, -1, 2], [1, 9, 1], [True, False, True]), ([-1, -1], [1, 1], [False] * 3),
+        ([0, 1, -1], [-1, -1, 4], [True, True, False]),
+    ],
+)  # fmt: skip
+def test_operations_of_the_model(codes: list[int], frames: list[int], found: list[bool]) -> None:
+    """Those with a stack frame; all if no operation has one."""
+    assert names(codes, ["a", "b", "c"], frames).in_model.tolist() == found
+
+
+def test_lines_of_operations() -> None:
+    """Different frames count, not copies of an instruction."""
+    own = names([0, 0, 0, 1, -1, 1], ["f/add", "f/mul"], [3, 3, 4, 5, 9, 5])
+    assert own.places().tolist() == [2, 1]
+    assert dict(own.lines()) == {"f/add": 2, "f/mul": 1}
+    assert dict(names([0], ["f/add", "f/mul"], [3]).lines()) == {"f/add": 1}
+    assert (own.count("add"), own.count("mul"), own.count("x")) == (3, 2, 0)
+    assert own.instructions("mul").tolist() == [False, False, False, True, False, True]
+    assert own.scopes_of("add|mul") == {"f"}
+    assert names([], [], []).match("x").tolist() == []
+
+
+def test_element_types_of_lines() -> None:
+    """Of floating-point results; parameters and constants compute nothing."""
+    columns = {
+        "element_type": ["f32", "f32", "bf16", "s32", "f32", "f32", "f8e4m3", "f32"],
+        "opcode": ["add", "add", "add", "add", "constant", "parameter", "add", "add"],
+    }
+    body: Any = SimpleNamespace(text=lambda name: pa.array(columns[name]).dictionary_encode())
+    own = names([0, 0, 0, 0, 0, 0, 1, -1], ["f/add", "f/dot"], [3, 4, 3, 5, 6, 7, 3, 8])
+    assert _types((body, own)) == {"f/add": Counter({"f32": 2, "bf16": 1}), "f/dot": Counter({"f8e4m3": 1})}
+
+
+def test_problems_of_stored_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dump that is not understood is described by the first place where it was found."""
+    table = pa.table({
+        "id": ["a", "b", "c", "d"], "module_name": ["f", None, "h", "i"], "complete": [True, None, False, True],
+        "program_fp": ["1", None, "3", "4"], "doubt": [None, None, None, "odd"],
+        **{name: [True] * 4 for name in DESCRIBED_BY if name != "complete"},
+    })  # fmt: skip
+    occurrences = pa.table({"uri": ["u0", "u1", "u2", "u3", "u4"]})
+    asked: list[Any] = []
+
+    def without_module(i: int, key: str, uri: str, dataset: Any, errors: Any) -> Any:
+        asked.append((i, key, uri, errors))
+        return SimpleNamespace(problem="unreadable", module_name="g", readable=False)
+
+    monkeypatch.setattr(points, "stored_errors", lambda _: {"b": "e"})
+    monkeypatch.setattr(points, "without_module", without_module)
+    monkeypatch.setattr(points, "with_problem", lambda row, _: {"problem": f"problem of {row['id']}"})
+    dataset: Any = None
+    found = points._with_problems(dataset, table, occurrences, array(0, 1, 1, 2, 3)).to_pydict()
+    assert asked == [(1, "b", "u1", {"b": "e"})]
+    assert found["problem"] == [None, "unreadable", "problem of c", "problem of d"]
+    assert found["module_name"] == ["f", "g", "h", "i"]
+    assert found["readable"] == [True, False, True, True]
+
+
+def test_what_rules_look_at() -> None:
+    """Values that match, with the larger of their sizes."""
+    a = SimpleNamespace(size=array(5, 9, 7), tables=SimpleNamespace(platform="tpu"))
+    b = SimpleNamespace(size=array(6, 8), tables=SimpleNamespace(platform="gpu"))
+    rows: Any = SimpleNamespace(n=3)
+    found: Any = SimpleNamespace(a=a, b=b, value=array(1, -1, 0))
+    c = context.Context(found, rows)
+    assert [x.tolist() for x in c._matched] == [[0, 2], [1, 0], [8, 7]]
+    assert (c.matched_bytes, c.platforms_differ, c.none.tolist()) == (15, True, [False] * 3)
+    b.tables.platform = "tpu"
+    assert not c.platforms_differ
+
+
+@pytest.mark.parametrize(
+    ("printed", "found"),
+    [
+        (["f32[4,4]{1,0}"], ["f32[4,4]", "s1", "s2"]), (["(f32[4,4], bf16[2])"], ["s0", "f32[4,4]", "bf16[2]"]),
+        (["(f32[4,4]{1,0})"], ["s0", "f32[4,4]", "s2"]), (["((f32[4]), f32[2])"], ["s0", "s1", "s2"]),
+        ([], ["s0", "s1", "s2"]), (["f32[1]", "f32[2]"], ["s0", "s1", "s2"]), ([None, "f32[]"], ["f32[]", "s1", "s2"]),
+    ],
+)  # fmt: skip
+def test_shapes_of_outputs(printed: list[str], found: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the caller, by index; the shapes of other values are their own."""
+    indices = SimpleNamespace(value=array(0, 1, 2), index=pa.array(["{}", "{0}", "{1}"]))
+    monkeypatch.setattr(interface, "outputs_of", lambda _: indices)
+    p: Any = SimpleNamespace(
+        value_text=lambda _, rows: pa.array([f"s{r}" for r in rows.tolist()], pa.string()).dictionary_encode(),
+        allocations={"output_shape": pa.chunked_array([pa.array(printed, pa.string())])},
+    )  # fmt: skip
+    assert interface.caller_shapes(p, array(0, 1, 2)).to_pylist() == found
+    assert interface.caller_shapes(p, array(4, 1)).to_pylist() == ["s4", found[1]]
+
+
+def test_largest_outputs_are_named_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each shape once, on the side that has them."""
+    monkeypatch.setattr(program_edits, "caller_shapes", lambda p, rows: pa.array([p.shapes[i] for i in rows.tolist()]))
+    a = SimpleNamespace(size=array(9, 1), shapes=["f32[9]", "f32[1]"])
+    b = SimpleNamespace(size=array(5, 90, 50, 70), shapes=["f32[5]", "f32[2]{0}", "f32[3]", "f32[2]{0:T(8)}"])
+    i = SimpleNamespace(new_outputs=array(0, 1, 2, 3), gone_outputs=array(0))
+    rows = SimpleNamespace(value=(array(0, 1, -1), array(-1, 1, 3)))
+    c: Any = SimpleNamespace(m=SimpleNamespace(a=a, b=b), interface=i, rows=rows)
+    new, gone = program_edits.single_outputs(c)
+    assert (new.text, gone.text) == ("4 outputs are new: f32[2], f32[3], f32[5]", "1 output is gone: f32[9]")
+    assert [e.claims.tolist() for e in (new, gone)] == [[False, True, True], [True, False, False]]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "matched"),
+    [
+        (["{0}", "{1}"], ["{1}", "{0}"], {5: 8, 6: 7}), (["{0}", None], ["{0}", "{1}"], {}),
+        (["{0}", "{1}"], ["{0}", None], {}), (["{0}", "{1}"], ["{0}"], {}), (["{0}"], ["{0}"], {5: 7}),
+        (["{2}"], ["{0}"], {}),
+    ],
+)  # fmt: skip
+def test_outputs_that_match(
+    a: list[str], b: list[str], matched: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By index and shape, if both sides have as many and all of their indices are known."""
+    for own in (array(), array(6)):
+        m: Any = Matching.__new__(Matching)
+        m.__dict__.update(a=SimpleNamespace(i=a, n=5, entry_parameters=own), value=np.full(9, -1),
+                          b=SimpleNamespace(i=b, n=7, entry_parameters=array()), value_of_b=np.full(9, -1),
+                          rule=np.full(9, -1))  # fmt: skip
+        monkeypatch.setattr(matching, "outputs_of", lambda p: SimpleNamespace(
+            value=np.arange(p.n, p.n + len(p.i)), index=pa.array(p.i, pa.string())))  # fmt: skip
+        m._match_outputs((np.ones(9, np.int64), np.ones(9, np.int64)))
+        wanted = {k: v for k, v in matched.items() if k not in own}
+        assert {i: v for i, v in enumerate(m.value.tolist()) if v >= 0} == wanted
+        assert {v: i for i, v in enumerate(m.value_of_b.tolist()) if v >= 0} == wanted
+        assert {i for i, v in enumerate(m.rule.tolist()) if v >= 0} == {*wanted}
+
+
+def test_doubts_of_stored_dumps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each content is read once, if nothing proves its numbers."""
+    modules = {
+        "id": pa.chunked_array([["a", "b", "a", "c", "d"]]), "complete": pa.chunked_array([[True, True, True, True,
+            False]]), "n_diagnostics": pa.chunked_array([[1, 0, 1, 2, 3]]), "total_bytes": pa.chunked_array([[5] * 5]),
+    }  # fmt: skip
+    read: list[str] = []
+    dataset: Any = SimpleNamespace(read=lambda key: read.append(key) or key)
+    monkeypatch.setattr(programs, "as_tables", lambda dump: dump)
+    monkeypatch.setattr(programs, "doubt_of_numbers", {"a": "is not known: x", "c": "is odd"}.__getitem__)
+    assert programs.stored_doubts(dataset, modules).to_pylist() == ["x", None, "x", "it is odd", None]
+    assert read == ["a", "c"]
+
+
+def test_programs_of_a_dataset_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each place; of unknown places, each counts."""
+    rows = [("k1", "u2", 0), ("k1", "u1", 0), ("k1", "u2", 0), ("k1", "u2", 7), ("k2", "u2", 0), ("k1", None, 0),
+            ("k1", None, 0)]  # fmt: skip
+    columns: dict[str, Any] = {"content_id": [k for k, _, _ in rows], "uri": [u for _, u, _ in rows],
+                               "offset": [o for _, _, o in rows]}  # fmt: skip
+    columns |= {name: [True] * len(rows) for name in DESCRIBED_BY}
+    columns |= {name: ["x"] * len(rows) for name in programs._MODULE}
+    columns["program_fp"] = columns["content_id"]
+    columns["module_id"] = [1] * len(rows)
+    lost = pa.table({"content_id": ["z", "z"], "uri": ["u9", "u9"]})
+    none = pa.nulls(len(rows), pa.int64())
+    monkeypatch.setattr(programs, "stored_numbers", lambda *_: {"device_total": none, "peak": none})
+    monkeypatch.setattr(programs, "stored_doubts", lambda *_: pa.nulls(len(rows), pa.string()))
+    monkeypatch.setattr(programs, "stored_errors", lambda _: {"z": ("u9", "bad")})
+    asked: list[Any] = []
+    monkeypatch.setattr(programs, "unloaded", lambda dataset, runs: asked.append(runs) or lost)
+    monkeypatch.setattr(programs, "runs_with", lambda dataset, labels: labels)
+    monkeypatch.setattr(programs, "without_module", lambda i, key, uri, dataset, errors: SimpleNamespace(
+        key=key, uri=uri, id=key))  # fmt: skip
+    stored: Any = programs.StoredPrograms.__new__(programs.StoredPrograms)
+    stored.dataset = None
+    found = [*stored._occurrences(pa.table(columns), {"a": "b"})]
+    assert [(p.id, p.uri) for p in found] == [
+        ("k1", "u1"), ("k1", "u2"), ("k1", "u2"), ("k2", "u2"), ("k1", None), ("k1", None), ("z", "u9"),
+    ]  # fmt: skip
+    assert [*stored._occurrences(pa.table(columns), {})]
+    assert asked == [{"a": "b"}, None]
