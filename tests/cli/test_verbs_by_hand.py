@@ -338,6 +338,7 @@ def test_what_diff_compares() -> None:
     [
         ([(False, True, True)], 0, True, 0), ([(True, True, True)], 0, False, 1), ([(True, False, True)], 0, False, 0),
         ([(False, True, True), (True, True, True)], 0, False, 1), ([(False, True, False)], 0, True, 3),
+        ([(False, True, True), (False, True, False)], 0, True, 3),
         ([(False, True, False)], 0, False, 0), ([(True, True, True)], 1, False, 3), ([], 1, False, 3),
     ],
 )  # fmt: skip
@@ -666,3 +667,61 @@ def test_json_of_pairs() -> None:
         }  # fmt: skip
     changes.verdict = "v"
     assert diff._changes_json(changes, options.Output())["largest"] == "v"
+
+
+@pytest.mark.parametrize(("n_a", "n_b"), [(1, 1), (1, 2), (2, 1), (2, 2), (0, 1)])
+def test_one_program_on_each_side(n_a: int, n_b: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are compared; several are paired, which needs no keys."""
+
+    class Side(list[int]):
+        def read(self, number: int) -> str:
+            return f"{len(self)} {number}"
+
+    asked: list[Any] = []
+    changes: Any = SimpleNamespace(changed=[], unreadable=[], is_known=True, has_grown=False, summary="s")
+    monkeypatch.setattr("xlamem.compare.programs.programs_of", lambda n: Side(range(n)))
+    monkeypatch.setattr("xlamem.compare.pairing.pair", lambda a, b: asked.append((len(a), len(b))))
+    monkeypatch.setattr("xlamem.cli.reporters.pairs.Changes", lambda table: changes)
+    monkeypatch.setattr("xlamem.cli.reporters.pairs.screen", lambda *_: [])
+    monkeypatch.setattr(diff, "_compare_dumps", lambda dumps, account, by, **_: asked.append((dumps, account, by)))
+    by = diff._keys(diff.BY)
+    sides: Any = (n_a, n_b)
+    output = options.Output(wide=True)
+    diff._compare_sides(sides, diff.DEVICE_TOTAL, by, gate=False, output=output)
+    if n_a == n_b == 1:
+        assert asked == [(("1 0", "1 0"), diff.DEVICE_TOTAL, by)]
+        return
+    assert asked == [(n_a, n_b)]
+    for account, keys in (("hbm", by), (diff.DEVICE_TOTAL, ("buffer",))):
+        with pytest.raises(UsageError, match="--by and --space need one program"):
+            diff._compare_sides(sides, account, keys, gate=False, output=output)
+
+
+@pytest.mark.parametrize(
+    ("file", "n", "noted"),
+    [("a.html", 100, False), ("a.html", 101, True), ("a.svg", 101, False), ("a.json", 999, False)],
+)
+def test_pages_that_are_too_large(
+    file: str, n: int, noted: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only pages have a limit."""
+    written: Any = SimpleNamespace(stat=lambda: SimpleNamespace(st_size=n))
+    programs = [SimpleNamespace(problems=["x", "y"]), SimpleNamespace(problems=["x"])]
+    asked: list[Any] = []
+    made: Any = SimpleNamespace(save=lambda _: written, programs=programs, failed=[{"path": "p", "error": "e"}])
+    monkeypatch.setattr(report, "report", lambda *a, **k: asked.append((a, k)) or made)
+    monkeypatch.setattr(report, "_exit_code", lambda *_: 7)
+    run: Any = report.command.callback
+
+    def call(*paths: str) -> Any:
+        return run(paths=paths, file=file, module=None, max_size="100B", max_programs=3, as_json=False,
+                   capacity=None, device=None, resident=None, fraction=1)  # fmt: skip
+
+    assert call("d", "e") == 7
+    assert asked == [(("d", "e"), {"max_bytes": 100, "max_programs": 3})]
+    out, err = capsys.readouterr()
+    assert out.startswith("wrote ")
+    assert [line for line in err.splitlines() if "--max-size" not in line] == ["note: x", "note: y", "error: p: e"]
+    assert ("--max-size" in err) is noted
+    with pytest.raises(UsageError, match="not 3"):
+        call("d", "e", "f")

@@ -260,6 +260,8 @@ def resized(*pairs: tuple[tuple[int, ...], tuple[int, ...], int]) -> list[Any]:
         ([((4, 3), (8, 5), 20)], {}, 1, ["a dimension of 3 is 5 now", "a dimension of 4 is 8 now"]),
         ([((2, 9), (4, 9), 20), ((32, 1, 9), (64, 1, 9), 20), ((32, 2), (64, 2), 20), ((32, 3), (64, 3), 20)], {}, 1,
          ["a dimension of 2 is 4 now", "a dimension of 32 is 64 now"]),
+        ([((2, 9), (4, 9), 20), ((2, 8), (4, 8), 9), ((32, 1, 9), (64, 1, 9), 20), ((32, 2), (64, 2), 20),
+          ((32, 3), (64, 3), 20)], {}, 1, ["a dimension of 2 is 4 now"]),
     ],
 )  # fmt: skip
 def test_dimensions(
@@ -448,3 +450,76 @@ def test_matched_bytes() -> None:
     c.m = SimpleNamespace(value=np.array([1, -1, 0]), a=SimpleNamespace(size=np.array([5, 99, 7])),
                           b=SimpleNamespace(size=np.array([9, 3])))  # fmt: skip
     assert c.matched_bytes == 9 + 5
+
+
+# -- rematerialization ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "other"),
+    [
+        ((10, 10), (10, 10), False), ((10, 10), (20, 20), False), ((10, 10), (10, 20), False),
+        ((10, 10), (20, 10), True), ((0, 10), (5, 10), True), ((0, 10), (0, 99), False), ((10, 10), (8, 10), False),
+        ((10, 10), (7, 10), True), ((7, 10), (10, 10), True), ((100, 10), (125, 10), False),
+        ((100, 10), (126, 10), True), ((100, 100), (127, 101), True), ((100, 100), (126, 101), False),
+    ],
+)  # fmt: skip
+def test_another_share_of_the_forward_pass(
+    a: tuple[int, int], b: tuple[int, int], other: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than a fifth fewer or more of both the number and the share."""
+    monkeypatch.setattr(program_edits, "_by_pass_of_instructions", lambda names: names)
+    c: Any = SimpleNamespace(op_names=(a, b))
+    assert program_edits._is_other_share(c) is other
+
+
+class Counts:
+    """The names of a program: how many match a pattern."""
+
+    def __init__(self, **counts: int) -> None:
+        self.counts = {getattr(program_edits, name): n for name, n in counts.items()}
+
+    def count(self, pattern: str) -> int:
+        return self.counts.get(pattern, 0)
+
+
+@pytest.mark.parametrize(
+    ("points", "calls", "other", "saved", "text"),
+    [
+        ((1, 1), ({}, {}), False, (3, 3), None), ((1, 1), ({}, {}), False, (3, 1),
+            "jax.checkpoint saves 1 instead of 3 operations of the forward pass"),
+        ((1, 1), ({}, {}), True, (0, 0), "the backward pass recomputes 2,000 instead of 5 instructions"),
+        ((1, 1), ({}, {}), True, (1, 2), "jax.checkpoint saves 2 instead of 1 operation of the forward pass; the"
+            " backward pass recomputes 2,000 instead of 5 instructions"),
+        ((1, 0), ({}, {}), True, (1, 2), "jax.checkpoint is gone: the backward pass recomputes 2,000 instead of 5"
+            " instructions"),
+        ((1, 0), ({}, {}), False, (1, 0), "jax.checkpoint is gone: it saved 1 operation of the forward pass"),
+        ((0, 1), ({}, {"k": "f.py:3"}), False, (0, 2), "jax.checkpoint is new in f.py:3: it saves 2 instead of 0"
+            " operations of the forward pass"),
+        ((1, 1), ({"k": "f.py:3"}, {}), True, (0, 0), "the backward pass recomputes 2,000 instead of 5 instructions"),
+        ((1, 1), ({"k": "f.py:3"}, {"k": "f.py:3", "l": "f.py:4"}), True, (0, 0), "jax.checkpoint is new in f.py:4: the"
+            " backward pass recomputes 2,000 instead of 5 instructions"),
+    ],
+)  # fmt: skip
+def test_recomputation_in_words(
+    points: tuple[int, int], calls: Any, other: bool, saved: tuple[int, int], text: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    names = [Counts(BACKWARD=9, RECOMPUTED=n, CHECKPOINT=k) for n, k in zip((5, 2000), points, strict=True)]
+    monkeypatch.setattr(program_edits, "_recomputed_on_one_side", lambda c: {})
+    monkeypatch.setattr(program_edits, "_saved_operations", lambda c: saved)
+    monkeypatch.setattr(program_edits, "_is_other_share", lambda c: other)
+    monkeypatch.setattr(program_edits, "_checkpointed_calls", lambda p, _: calls[p])
+    found = context(op_names=names, m=SimpleNamespace(a=0, b=1))
+    edits = [*program_edits.rematerialization(found)]
+    assert texts(edits) == ([text] if text else [])
+    if text:
+        assert found.rows.asked == [("phase", ("optimizer",))]
+        assert edits[0].claims.tolist() == [True, False, False]
+        monkeypatch.setattr(program_edits, "_recomputed_on_one_side", lambda c: {"also": ["x", "y"], "not": []})
+        (more,) = texts(program_edits.rematerialization(found))
+        assert more.endswith("recomputes 2,000 instead of 5 instructions, also x, y")
+    for missing in (0, 1):
+        names[missing].counts[program_edits.BACKWARD] = 0
+        assert [*program_edits.rematerialization(found)] == []
+        names[missing].counts[program_edits.BACKWARD] = 9

@@ -13,6 +13,7 @@ import pytest
 from xlamem.compare import account, context, interface, matching, points, program_edits, programs
 from xlamem.compare.context import Names, _types
 from xlamem.compare.matching import Matching
+from xlamem.compare.pairing import Pairing
 from xlamem.compare.programs import DESCRIBED_BY
 from xlamem.compute.layout import DONATED, LIVE_OUT
 
@@ -249,3 +250,34 @@ def test_programs_of_a_dataset_count_once(monkeypatch: pytest.MonkeyPatch) -> No
     ]  # fmt: skip
     assert [*stored._occurrences(pa.table(columns), {})]
     assert asked == [{"a": "b"}, None]
+
+
+@pytest.mark.parametrize(("steps_a", "steps_b"), [(None, 5), (5, 5), (5, None), (None, None)])
+def test_arguments_that_can_be_donated(
+    steps_a: int | None, steps_b: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B needs an output of this shape that shares no argument; all can without its live ranges."""
+    category = array(LIVE_OUT, DONATED, LIVE_OUT, 99, 99, 99)
+    b = SimpleNamespace(steps=steps_b, category=category, owner=np.arange(6), shapes=array(10, 11, 12, 11, 12, 10))
+    monkeypatch.setattr(interface, "outputs_of", lambda p: SimpleNamespace(value=array(0, 1) if p is b else array()))
+    monkeypatch.setattr(interface, "_plain_shapes", lambda p, rows: p.shapes[rows])
+    i: Any = interface.Interface.__new__(interface.Interface)
+    i.m = SimpleNamespace(a=SimpleNamespace(steps=steps_a, category=category, owner=np.arange(6)), b=b)
+    i.b = SimpleNamespace(value=array(3, 4, 5))
+    assert i.can_be_donated(array(0, 1, 2)).tolist() == ([True] * 3 if steps_b is None else [False, False, True])
+
+
+def test_programs_that_are_similar_enough() -> None:
+    """Above a score, with as many common operations; none is needed for a name that is alone, or without a score."""
+    score = np.array([0.6, 0.5, 0.6, 0.6, np.nan, 0.1])
+    shared = array(3, 3, 2, 4, 0, 0)
+    found: list[Any] = []
+    pairing: Any = Pairing.__new__(Pairing)
+    pairing._similarity = lambda i, j: SimpleNamespace(score=score, shared=shared)
+    pairing._elsewhere = lambda i, j: None
+    pairing._best = lambda i, j, score, _: zip(i.tolist(), j.tolist(), score.tolist(), strict=True)
+    pairing._add = lambda x, y, s, *words: found.append((x, y, words))
+    groups = {k: ([k], [k + 10]) for k in range(6)}
+    pairing._pair_groups(groups, {5}, 0.5, 3, lambda s, n: ("how", f"{n}"))
+    assert [x for x, _, _ in found] == [0, 3, 4, 5]
+    assert found[0] == (0, 10, ("how", "1"))

@@ -254,6 +254,15 @@ def test_jumps() -> None:
     )
 
 
+def test_the_largest_jump_of_a_program() -> None:
+    s = series_of([(0, 0, 5, 5), (0, 1, 9, 5), (0, 2, 20, 5), (1, 0, 50, 5), (1, 1, 30, 5), (1, 2, 31, 5)], 3)
+    assert [(r["module_name"], r["change"]) for r in s.jumps.to_pylist()] == [
+        ("jit_1", -20), ("jit_0", 11), ("jit_0", 4), ("jit_1", 1),
+    ]  # fmt: skip
+    by_name = {r["module_name"]: s.jumps["change"][r["jump"]].as_py() for r in s.programs.to_pylist()}
+    assert by_name == {"jit_1": -20, "jit_0": 11}
+
+
 def test_programs_without_a_change() -> None:
     """New and gone ones first, then by what must fit."""
     s = series_of([(0, 0, 9, 1), (0, 1, 9, 1), (1, 0, 99, 1), (1, 1, 99, 1), (2, 1, 1, 1), (3, 0, 2, 1), (4, 0, -1, 3),
