@@ -20,7 +20,7 @@ from xlamem.cli.inputs import Failure, Program
 from xlamem.cli.reporters import top as screens
 from xlamem.cli.reporters import verdict
 from xlamem.cli.reporters.top import Screen
-from xlamem.cli.verbs import advise, check, convert, dataset, diff, explain, info, oom, peak, report, show, top
+from xlamem.cli.verbs import advise, check, convert, dataset, diff, explain, info, oom, peak, report, schema, show, top
 from xlamem.cli.verbs import bill as verbs_bill
 from xlamem.cli.verbs import buffer as verbs_buffer
 from xlamem.cli.verbs.check import Target
@@ -725,3 +725,31 @@ def test_pages_that_are_too_large(
     assert ("--max-size" in err) is noted
     with pytest.raises(UsageError, match="not 3"):
         call("d", "e", "f")
+
+
+@pytest.mark.parametrize("tables", [(), ("values",), ("values", "live_set"), ("edits", "values", "modules")])
+def test_descriptions_of_some_tables(tables: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them, or those that are named, in each group."""
+    written: list[Any] = []
+    monkeypatch.setattr(console, "write_document", lambda name, data: written.append(data))
+    run: Any = schema.command.callback
+    run(tables=tables, document=None, as_json=True)
+    every = schema.schema.as_json()
+    groups = [name for name, rows in every.items() if isinstance(rows, list) and rows and "columns" in rows[0]]
+    assert len(groups) == 6
+    for name in every:
+        rows = every[name]
+        wanted = [t for t in rows if t["name"] in tables] if tables and name in groups else rows
+        assert written[0][name] == wanted
+
+
+@pytest.mark.parametrize("by", ["scope,layer", "layer", "buffer", "memory_space"])
+def test_only_scopes_are_a_tree(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options.inputs, "open_dump", lambda *_: options.inputs.Opened(NONE, 0))
+    run: Any = top.command.callback
+    about = {"path": "d", "module": None, "step": None, "depth": None, "fold": False, "tree": True, "space": None}
+    with pytest.raises(UsageError, match=r"^--tree requires --by scope$"):
+        run(by=by, as_json=False, **about)
+    for name in ("json", "csv"):
+        with pytest.raises(UsageError, match=f"^--tree and --{name} exclude each other$"):
+            run(by="scope", as_json=name == "json", as_csv=name == "csv", **about)

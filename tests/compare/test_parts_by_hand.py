@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from xlamem.compare import account, context, interface, matching, points, program_edits, programs
+from xlamem.compare import account, context, following, graph, interface, matching, points, program_edits, programs
 from xlamem.compare.context import Names, _types
+from xlamem.compare.following import Following
 from xlamem.compare.matching import Matching
 from xlamem.compare.pairing import Pairing
 from xlamem.compare.programs import DESCRIBED_BY
@@ -281,3 +282,150 @@ def test_programs_that_are_similar_enough() -> None:
     pairing._pair_groups(groups, {5}, 0.5, 3, lambda s, n: ("how", f"{n}"))
     assert [x for x, _, _ in found] == [0, 3, 4, 5]
     assert found[0] == (0, 10, ("how", "1"))
+
+
+def spaces_of(platform: str, *spaces: tuple[str, int, int]) -> Any:
+    found = [SimpleNamespace(name=name, page=page, color=color) for name, page, color in spaces]
+    return SimpleNamespace(tables=SimpleNamespace(platform=platform), spaces=found)
+
+
+def test_memory_spaces_that_are_equal() -> None:
+    """By name and page; on two platforms, all of the main memory."""
+    a, b = spaces_of("tpu", ("hbm", 0, 0), ("hbm", 1, 0), ("vmem", 0, 1)), spaces_of("tpu", ("vmem", 0, 1))
+    x, y = account._space_names(a, b)
+    assert len({*x.tolist()}) == 3
+    assert y.tolist() == x.tolist()[2:]
+    cpu = spaces_of("cpu", ("memory", 0, 0))
+    x, y = account._space_names(a, cpu)
+    assert (x.tolist(), y.tolist()) == ([True, True, False], [True])
+    assert [len(n) for n in account._space_names(spaces_of("tpu"), b)] == [1, 1]
+
+
+def test_allocations_without_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They match by space, category and size."""
+    monkeypatch.setattr(account, "_space_names", lambda a, b: [np.array(["hbm", "vmem"]), np.array(["vmem", "hbm"])])
+    a = SimpleNamespace(space_of_allocation=array(0, 0, 1, 0), category=array(3, 3, 3, 4))
+    b = SimpleNamespace(space_of_allocation=array(1, 1, 0, 1), category=array(3, 3, 3, 4))
+    buffers: Any = SimpleNamespace(owner=array(0, 1, 2, 3), bytes=array(5, 6, 5, 5))
+    rows = np.arange(4)
+    m: Any = SimpleNamespace(a=a, b=b)
+    x, y = (h.tolist() for h in account._without_values(m, buffers, buffers, (rows, rows)))
+    assert x == y
+    assert len({*x}) == 4
+    (z, _) = (h.tolist() for h in account._without_values(m, buffers, buffers, (rows[2:], rows)))
+    assert z == x[2:]
+
+
+def test_data_of_allocations_is_at_most_their_size() -> None:
+    """That of the value which represents them; all, if none does."""
+    p: Any = SimpleNamespace(
+        steps=None, owner=array(0, 1), allocation_ids=array(0, 1, 2), space_of_allocation=array(0, 0, 0),
+        category=array(1, 1, 1), is_fixed=np.zeros(3, bool), representative=array(0, 1, -1),
+        allocation_size=array(8, 8, 9), data_extent=lambda rows: array(5, 80)[rows],
+    )  # fmt: skip
+    found = account.buffers_at(p, np.array([True]), 0)
+    assert (found.bytes.tolist(), found.data.tolist()) == ([8, 8, 9], [5, 8, 9])
+    assert found.main.tolist() == [0, 1, -1]
+    assert found.of_value.tolist() == [0, 1]
+
+
+def test_steps_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As scheduled, or else the first step of their first value."""
+    schedule = {"instruction": None, "time": pa.chunked_array([[7, 3]])}
+    p = SimpleNamespace(
+        optional=lambda _: schedule, row_of_instruction=lambda _: array(10, 12),
+        ranges=(array(1, 2, -5), array(8, 9, 9)),
+    )  # fmt: skip
+    g: Any = graph.Graph.__new__(graph.Graph)
+    g.__dict__.update(p=p, row=array(12, 11, -1, 10), first_value=array(0, 1, 2, 2), n=4)
+    assert g.step.tolist() == [3, 2, -1, 7]
+    assert g.position.tolist() == [2, 1, 0, 3]
+
+
+def test_texts_of_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of HLO texts only if both sides have one."""
+
+    def side(name: str, *, body: bool) -> Any:
+        table = {"op_name": pa.chunked_array([[f"table {name}"]]), "stack_frame_id": pa.chunked_array([[3]])}
+        own = SimpleNamespace(text=lambda _: pa.array([f"body {name}"]), stack_frame_id=[4]) if body else None
+        tables = type("Tables", (dict,), {})(instructions=table)
+        tables.body = own
+        return SimpleNamespace(tables=tables)
+
+    monkeypatch.setattr(context, "hlo_body", lambda tables: tables.body)
+    for bodies in ((True, True), (True, False), (False, True), (False, False)):
+        m: Any = SimpleNamespace(a=side("a", body=bodies[0]), b=side("b", body=bodies[1]))
+        rows: Any = None
+        found = context.Context(m, rows).op_names
+        kind, frame = ("body", 4) if all(bodies) else ("table", 3)
+        assert [n.texts.to_pylist() for n in found] == [[f"{kind} a"], [f"{kind} b"]]
+        assert [n.frames.tolist() for n in found] == [[frame]] * 2
+
+
+def test_programs_that_are_left() -> None:
+    """Those equal to one with a partner can be left out."""
+    made: Any = Pairing.__new__(Pairing)
+    made.a = [SimpleNamespace(key=k) for k in "xyxz"]
+    made.b = [SimpleNamespace(key=k) for k in "pxpyz"]
+    made.pairs, made.taken = {0: None}, {0}
+    assert made._left() == ([1, 2, 3], [1, 2, 3, 4])
+    assert made._left(spare=False) == ([1, 3], [1, 3, 4])
+    groups = made._groups_left(lambda p: p.key, spare=True)
+    assert groups == {"x": ([2], [1]), "y": ([1], [3]), "z": ([3], [4])}
+    assert "x" not in made._groups_left(lambda p: p.key, spare=False)
+
+
+def test_dumps_of_copies_count_for_the_first() -> None:
+    own: Any = Following.__new__(Following)
+    own.points = SimpleNamespace(occurrences=array(1, 2, 4, 8, 16, 32))
+    own.kept = np.array([1, 0, 1, 1, 0, 1], bool)
+    assert own._occurrences(array(0, 0, 0, 1, 1, 0)).tolist()[0] == 3
+    assert [n for n, k in zip(own._occurrences(array(0, 0, 0, 1, 1, 0)).tolist(), own.kept, strict=True) if k] == [
+        3, 4, 24, 32,
+    ]  # fmt: skip
+    assert following.RETURNS == ("same", "interface")
+
+
+def test_programs_that_return_are_not_paired_twice() -> None:
+    """Those at the point before come first, then those that were missing, then new ones."""
+    own: Any = Following.__new__(Following)
+    asked: list[Any] = []
+    known = SimpleNamespace(has_fingerprints=np.ones(9, bool))
+    point = array(0, 1, 1, 0, 2, 2, 2)
+    own.points = SimpleNamespace(at=lambda _: array(4, 5, 6), point=point, contents=known, content=np.arange(7))
+    own.program, own._last, own._known = array(0, 1, 2, 3, -1, -1, -1), array(0, 2, 1, 3), array(0, 2, 1, 3)
+
+    def consecutive(programs: Any, here: Any) -> None:
+        asked.append((programs.tolist(), here.tolist()))
+        own.program[5] = 1
+
+    def returning(programs: Any, here: Any) -> None:
+        asked.append((programs.tolist(), here.tolist()))
+        own.program[6] = 3
+
+    own._pair_consecutive, own._pair_returning = consecutive, returning
+    own._follow(2)
+    assert asked == [([2, 1], [4, 5, 6]), ([0, 3], [4, 6])]
+    assert own.program.tolist() == [0, 1, 2, 3, 4, 1, 3]
+
+
+def test_values_match_by_scope_only_with_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operations first, by shape, by bytes and by rank; then scopes."""
+    asked: list[Any] = []
+    side = SimpleNamespace(value_category=array(1, 1, 1), unpadded=array(7, 8, 9))
+    m: Any = Matching.__new__(Matching)
+    m.__dict__.update(a=side, b=side, value=array(-1, 0, -1), value_of_b=array(1, -1, -1))
+    m._pair_values = lambda labels, rule, node, allowed: asked.append((labels, [x.tolist() for x in allowed]))
+    columns = {0: (5, 6, 2, 1), 1: (0, 6, 2, 1), 2: (5, 0, 3, 1)}
+
+    def named(side: Any) -> Any:
+        return tuple(array(*(columns[i][k] for i in side[1].tolist())) for k in range(4))
+
+    monkeypatch.setattr(matching, "_named", named)
+    m._match_by_scope((array(1, 1, 1), array(1, 1, 1)))
+    by_name, by_scope = [[True, False, True], [False, False, True]], [[True, False, False], [False, True, False]]
+    assert [allowed for _, allowed in asked] == [by_name] * 3 + [by_scope]
+    equal = [(labels.a[:, None] == labels.b[None, :]).tolist() for labels, _ in asked]
+    assert [rows[2][2] for rows in equal] == [True] * 4
+    assert [rows[0][2] for rows in equal] == [True, False, False, False]
+    assert [rows[0][1] for rows in equal] == [False, False, False, True]
