@@ -523,3 +523,16 @@ def test_recomputation_in_words(
         names[missing].counts[program_edits.BACKWARD] = 0
         assert [*program_edits.rematerialization(found)] == []
         names[missing].counts[program_edits.BACKWARD] = 9
+
+
+def test_a_checkpoint_that_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many instructions are recomputed: it is neither gone nor new."""
+    names = [Counts(BACKWARD=9, RECOMPUTED=5, CHECKPOINT=1)] * 2
+    monkeypatch.setattr(program_edits, "_recomputed_on_one_side", lambda c: {"also": ["x"]})
+    monkeypatch.setattr(program_edits, "_saved_operations", lambda c: (0, 0))
+    monkeypatch.setattr(program_edits, "_is_other_share", lambda c: False)
+    monkeypatch.setattr(program_edits, "_checkpointed_calls", lambda p, _: {p: f"f.py:{p}"})
+    found = context(op_names=names, m=SimpleNamespace(a=3, b=4))
+    assert texts(program_edits.rematerialization(found)) == [
+        "the backward pass recomputes 5 instead of 5 instructions, also x"
+    ]

@@ -15,7 +15,7 @@ from xlamem.compare.context import Names, _types
 from xlamem.compare.following import Following
 from xlamem.compare.matching import Matching
 from xlamem.compare.pairing import Pairing
-from xlamem.compare.programs import DESCRIBED_BY
+from xlamem.compare.programs import DESCRIBED_BY, ProgramEntry
 from xlamem.compute.layout import DONATED, LIVE_OUT
 
 
@@ -429,3 +429,71 @@ def test_values_match_by_scope_only_with_a_name(monkeypatch: pytest.MonkeyPatch)
     assert [rows[2][2] for rows in equal] == [True] * 4
     assert [rows[0][2] for rows in equal] == [True, False, False, False]
     assert [rows[0][1] for rows in equal] == [False, False, False, True]
+
+
+def test_dumps_of_later_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program is read from its own dump, whatever chunk that was in; so are its sketches."""
+    sources: Any = [SimpleNamespace(bytes_on_disk=lambda: 1, members=[SimpleNamespace(location=f"u{i}")], i=i)
+                    for i in range(5)]  # fmt: skip
+    plain = dict.fromkeys((*programs._MODULE, *programs._NUMBERS))
+    rows = programs.no_sketches(5)
+    rows[:] = np.arange(5).reshape(-1, *[1] * (rows.ndim - 1))
+
+    def described(source: Any) -> Any:
+        names = {"module_name": f"m{source.i}", "module_id": source.i, "platform": "tpu", "program_fp": str(source.i),
+                 "interface_fp": "i", "content_hash": str(source.i), "id": str(source.i)}  # fmt: skip
+        fields = ProgramEntry.__dataclass_fields__
+        return {k: v for k, v in {**plain, **names}.items() if k in fields}, rows[source.i]
+
+    monkeypatch.setattr(programs, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(programs, "_read", lambda s: iter([(s, ValueError("bad") if s.i == 1 else described(s))]))
+    monkeypatch.setattr(programs, "unreadable", lambda row, key, uri, problem: ProgramEntry(
+        row=row, id=key, uri=uri, problem=problem, readable=False))  # fmt: skip
+    monkeypatch.setattr(programs, "loaded_id", lambda origin: f"id{origin.i}")
+    monkeypatch.setattr(programs, "read", lambda source: source.i)
+    found = programs.FilePrograms(sources)
+    own = [p.row for p in found.programs]
+    assert sorted(own) == [*range(5)]
+    assert [p.uri for p in found.programs] == [f"u{row}" for row in own]
+    assert [found.read(n) for n in range(5)] == own
+    numbers = [n for n in (3, 1, 4, 0, 2) if own[n] != 1]
+    assert [int(s.ravel()[0]) for s in found.sketches(numbers)] == [own[n] for n in numbers]
+
+
+def test_as_many_equal_programs_are_paired_in_order() -> None:
+    """Before uneven ones, whose best pairs are searched for."""
+    made: Any = Pairing.__new__(Pairing)
+    made.a = [SimpleNamespace(key=("fp", k)) for k in "xyxz"]
+    made.b = [SimpleNamespace(key=(k, "q")) for k in "abcde"]
+    for j, k in enumerate("yxxzz"):
+        made.b[j].key = ("fp", k)
+    asked: list[Any] = []
+    made.pairs, made._add_same = {}, lambda i, j: asked.append((i, j))
+    made._best = lambda i, j, score: asked.append("best") or zip(i.tolist(), j.tolist(), score, strict=True)
+    made._pair_same()
+    at = asked.index("best")
+    assert sorted(asked[:at]) == [(0, 1), (1, 0), (2, 2)]
+    assert asked[at + 1 :] == [(3, 3), (3, 4)]
+
+
+def test_values_that_are_thread_local_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A buffer whose value is thread-local on the other side is gone or new; one in another space has moved."""
+    monkeypatch.setattr(account, "_space_names", lambda a, b: [np.array(["x", "y"])] * 2)
+    monkeypatch.setattr(account, "_matching", lambda p, main, match: match[main])
+    here = SimpleNamespace(space=array(0, 0, 0, 0, 0))
+    there = SimpleNamespace(space=array(0, 0, 0, 1), value_category=array(1, account.THREAD_LOCAL, 1, 1))
+    m: Any = SimpleNamespace(a=here, b=there, value=array(0, 1, 2, 3, -1), value_of_b=None)
+    buffers: Any = SimpleNamespace(of_value=array(-1, -1, 5, 6))
+    causes, value = account._single_causes(m, np.arange(5), buffers, gone=True)
+    names = ("SHORTER", "GONE", "SHARING", "MOVED", "GONE")
+    assert causes.tolist() == [getattr(account, name) for name in names]
+    assert value.tolist() == [0, 1, 2, 3, -1]
+
+
+def test_opcodes_of_nodes_without_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name without its number; never the opcode of another node."""
+    g: Any = graph.Graph.__new__(graph.Graph)
+    g.__dict__.update(_names=pa.array(["add.1", "fusion.7", "dot.2", "copy"]), code=array(0, 1, 2, 3))
+    g.text = lambda _: graph.Texts(array(0, -1, 1, -1), pa.array(["add", "dot"]))
+    codes, texts = g.opcodes
+    assert [texts[c].as_py() for c in codes.tolist()] == ["add", "fusion", "dot", "copy"]

@@ -11,6 +11,7 @@ import pytest
 from xlamem.errors import UsageError
 from xlamem.gate import checking
 from xlamem.gate.config import Budget, Config
+from xlamem.gate.curves import Curves
 from xlamem.gate.entry import Entry
 from xlamem.gate.finding import Checked
 
@@ -90,3 +91,16 @@ def test_the_largest_programs_of_a_name(
         assert found == ["found"]
     monkeypatch.setattr(check, "_namesakes", lambda _: {})
     assert check._growth_beyond_namesakes(checked, []) == []
+
+
+def test_curves_of_a_result() -> None:
+    """Those of programs that have them, by number."""
+    plain = {"module_name": "f", "platform": "tpu", "uri": "u", "occurrences": 1, "module_id": None, "program_fp": None,
+             "interface_fp": None}  # fmt: skip
+    described: Any = SimpleNamespace(**plain)
+    rows = [Checked(n, described) for n in (0, 1, 2)]
+    rows[1].curves = Curves((1, 2))
+    r = checking._result(rows, [], Config(), None, None)
+    assert r.curves == {1: Curves((1, 2))}
+    assert [*r.stacks] == [0, 1, 2]
+    assert r.programs["program"].to_pylist() == [0, 1, 2]
