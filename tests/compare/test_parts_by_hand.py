@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -10,12 +11,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from xlamem.compare import account, context, following, graph, interface, matching, points, program_edits, programs
+from xlamem.compare import (
+    account,
+    context,
+    difference,
+    following,
+    graph,
+    interface,
+    matching,
+    points,
+    program_edits,
+    programs,
+)
 from xlamem.compare.context import Names, _types
 from xlamem.compare.following import Following
 from xlamem.compare.matching import Matching
 from xlamem.compare.pairing import Pairing
 from xlamem.compare.programs import DESCRIBED_BY, ProgramEntry
+from xlamem.compare.rows import Differences, ShapePairs
 from xlamem.compute.layout import DONATED, LIVE_OUT
 
 
@@ -497,3 +510,83 @@ def test_opcodes_of_nodes_without_text(monkeypatch: pytest.MonkeyPatch) -> None:
     g.text = lambda _: graph.Texts(array(0, -1, 1, -1), pa.array(["add", "dot"]))
     codes, texts = g.opcodes
     assert [texts[c].as_py() for c in codes.tolist()] == ["add", "fusion", "dot", "copy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_date"),
+    [("2026-01-12", True), ("2026-01-12T10:00", True), ("2026-01-123", False), ("20260112", True), ("202601123", False),
+     ("2026-1-12", False), ("x2026-01-12", False)],
+)  # fmt: skip
+def test_names_that_are_dates(name: str, is_date: bool) -> None:
+    assert bool(points._DATE.fullmatch(name)) is is_date
+
+
+def test_accounts_without_a_step() -> None:
+    """The step of a peak is null on each side that has none."""
+
+    def one(name: str, *steps: int) -> Any:
+        return SimpleNamespace(account=SimpleNamespace(name=name), reserved=(1, 2), peak=(3, 4), peak_step=steps,
+                               step=(5, 6), in_use=(7, 8), moved=9)  # fmt: skip
+
+    found = difference._account_table([one("a", -1, 0), one("b", 0, -1), one("c", 3, 4)]).to_pylist()
+    assert [(r["account"], r["peak_step_a"], r["peak_step_b"]) for r in found] == [
+        ("a", None, 0), ("b", 0, None), ("c", 3, 4),
+    ]  # fmt: skip
+    names = ("reserved", "peak", "step", "in_use")
+    assert [found[0][f"{name}_{side}"] for name in names for side in "ab"] == [*range(1, 9)]
+    assert found[0]["moved"] == 9
+
+
+@pytest.mark.parametrize(("steps_a", "steps_b", "timed"), [(5, 5, True), (None, 5, False), (5, None, False)])
+def test_programs_without_steps(
+    steps_a: int | None, steps_b: int | None, timed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If one side has none, neither side's count."""
+    sides = [SimpleNamespace(steps=s, tables=i, name=i) for i, s in enumerate((steps_a, steps_b))]
+    monkeypatch.setattr(difference, "_read", lambda side: side)
+    monkeypatch.setattr(difference, "_doubt", lambda a, b: "")
+    monkeypatch.setattr(difference, "Program", lambda tables, timed: (tables, timed))
+
+    def stop(a: Any, b: Any) -> None:
+        raise StopIteration([a, b])
+
+    monkeypatch.setattr(difference, "Matching", stop)
+    run: Any = difference.diff
+    with pytest.raises(StopIteration) as e:
+        run(*sides)
+    assert e.value.value == (sides if timed else [(0, False), (1, False)])
+
+
+def test_pairs_of_shapes_in_order() -> None:
+    """That of the first row with each pair."""
+    chance = random.Random(3)
+    for _ in range(40):
+        a, b = ([chance.choice(["f32[9]", "f32[1]", "f32[5]", None]) for _ in range(8)] for _ in "ab")
+        found = ShapePairs(pa.array(a, pa.string()), pa.array(b, pa.string()), np.ones(8, np.int64)).changed()
+        rows = {}
+        for i, (x, y) in enumerate(zip(a, b, strict=True)):
+            if x and y and x != y:
+                rows.setdefault((x, y), i)
+        numbers = [((x.dimensions[0], y.dimensions[0]), i) for (x, y), i in found.items()]
+        assert numbers == [((int(x[4]), int(y[4])), i) for (x, y), i in rows.items()]
+
+
+def test_bytes_of_folded_paths() -> None:
+    """Whatever the sign is, of all layers together."""
+    rows: Any = Differences.__new__(Differences)
+    names = pa.array(["jit(f)/layers_0/dot", "jit(f)/layers_1/dot", "jit(g)/layers_1/dot", "jit(f)/x"])
+    rows.__dict__.update(change=array(5, -7, 9, 1, 2, 50), text=lambda _: (array(0, 1, 2, 3, 0, -1), names))
+    assert rows.bytes_of_paths() == {"layers_*/dot": 23, "x": 1}
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_buffers_of_donated_arguments(side: int) -> None:
+    """Of the buffers that only one side has, those in the argument are explained."""
+    p = SimpleNamespace(owner=array(4, 5, 6), allocation_size=array(0, 0, 0, 0, 1, 2, 3))
+    own = SimpleNamespace(allocation=array(4, 5), names=pa.array(["x", "y"]))
+    rows = SimpleNamespace(value=(array(0, 1, 2, 0), array(0, 1, 2, 0)), only_in_a=np.array([1, 1, 1, 0], bool),
+                           only_in_b=np.array([1, 1, 1, 0], bool))  # fmt: skip
+    c: Any = SimpleNamespace(m=SimpleNamespace(a=p, b=p), interface=SimpleNamespace(a=own, b=own), rows=rows)
+    (found,) = program_edits._donation(c, side, array(0), array(0), "donated", "interface")
+    assert (found.text, found.claims.tolist()) == ("1 argument is donated: x", [True, False, False, False])
+    assert [*program_edits._donation(c, side, array(), array(), "donated", "interface")] == []
