@@ -17,6 +17,7 @@ from xlamem.compare import (
     difference,
     following,
     graph,
+    groups,
     interface,
     matching,
     points,
@@ -30,6 +31,7 @@ from xlamem.compare.pairing import Pairing
 from xlamem.compare.programs import DESCRIBED_BY, ProgramEntry
 from xlamem.compare.rows import Differences, ShapePairs
 from xlamem.compute.layout import DONATED, LIVE_OUT
+from xlamem.errors import UsageError
 
 
 def array(*values: int) -> Any:
@@ -590,3 +592,71 @@ def test_buffers_of_donated_arguments(side: int) -> None:
     (found,) = program_edits._donation(c, side, array(0), array(0), "donated", "interface")
     assert (found.text, found.claims.tolist()) == ("1 argument is donated: x", [True, False, False, False])
     assert [*program_edits._donation(c, side, array(), array(), "donated", "interface")] == []
+
+
+def test_contents_without_fingerprints_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are equal if both fingerprints are."""
+    ids = ["a", "b", "c", "d", "e", "f", "a"]
+    stored = {"content_id": ["f", "e", "d", "c", "b", "a"], "program_fp": ["1", None, None, "1", "1", "1"],
+              "interface_fp": ["i", None, "i", "j", "i", "i"]}  # fmt: skip
+    columns = {name: stored.get(name, [None] * 6) for name in ("content_id", *points._MODULE)}
+    modules = SimpleNamespace(to_table=lambda **_: pa.table({k: pa.array(v, pa.string()) for k, v in columns.items()}))
+    numbers = {name: pa.array([1] * 6, pa.int64()) for name in ("device_total", "peak")}
+    monkeypatch.setattr(points, "stored_numbers", lambda dataset, ids: numbers)
+    monkeypatch.setattr(points, "stored_doubts", lambda dataset, columns: pa.nulls(6, pa.string()))
+    monkeypatch.setattr(points, "known_numbers", lambda columns, numbers, doubts: dict(numbers))
+    monkeypatch.setattr(points, "_with_problems", lambda dataset, table, occurrences, content: table)
+    dataset: Any = {"modules": modules}
+    found, content = points._contents(dataset, pa.table({"content_id": ids}))
+    assert content.tolist() == [0, 1, 2, 3, 4, 5, 0]
+    assert found.has_fingerprints.tolist() == [True, True, True, False, False, True]
+    key = found.key.tolist()
+    assert [key[i] == key[0] for i in range(6)] == [True, True, False, False, False, True]
+    assert len({*key}) == 4
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "pairs", "alone"),
+    [("x", "y", {}, {"i"}), ("xz", "yw", {0: None}, {"i"}), ("xx", "yw", {0: None}, set()), ("xy", "yy", {0: None},
+        {"i"}), ("xz", "yx", {0: None}, set()), ("xzz", "ywv", {0: None}, set())],
+)  # fmt: skip
+def test_interfaces_that_are_alone(a: str, b: str, pairs: Any, alone: set[str]) -> None:
+    """Of one program on each side, if no program that is equal to one of them has a partner."""
+    made: Any = Pairing.__new__(Pairing)
+    made.a, made.b = ([SimpleNamespace(key=k, interface_fp="i", platform="tpu") for k in side] for side in (a, b))
+    made.pairs, made.taken = pairs, {*pairs}
+    asked: list[Any] = []
+    made._groups_left = lambda key, spare: {
+        "i": ([i for i in range(len(a)) if i not in pairs], [j for j in range(len(b)) if j not in pairs])
+    }
+    made._pair_groups = lambda left, alone, *_: asked.append(alone)
+    made._pair_interfaces()
+    assert asked == [alone]
+
+
+def test_groups_need_a_key() -> None:
+    none: Any = None
+    for by in ((), [], ("nothing",), ("buffer", "nothing")):
+        with pytest.raises(UsageError, match=r"^cannot group by nothing"):
+            groups.numbered_groups(none, by)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "text"),
+    [
+        ([("f32[4]", "f32[8]")], "shape"), ([("f32[4]", "bf16[4]")], "element type"),
+        ([("f32[4]", "bf16[4]"), ("f32[2]", "f32[3]")], "shape"), ([("f32[4]", "bf16[8]")], "shape"),
+    ],
+)  # fmt: skip
+def test_outputs_with_another_shape(pairs: list[tuple[str, str]], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = zip(*pairs, strict=True)
+    n = np.arange(len(pairs))
+    monkeypatch.setattr(program_edits, "caller_shapes", lambda p, rows: pa.array(p.shapes, pa.string()))
+    sides = [SimpleNamespace(shapes=list(shapes), size=np.ones(len(n), np.int64)) for shapes in (a, b)]
+    rows = SimpleNamespace(value=(None, np.append(n, -1)))
+    c: Any = SimpleNamespace(m=SimpleNamespace(a=sides[0], b=sides[1]), rows=rows,
+                             interface=SimpleNamespace(resized_outputs=(n, n)))  # fmt: skip
+    (found,) = program_edits.resized_outputs(c)
+    assert text in found.text
+    assert ("element type" in found.text) is (text == "element type")
+    assert found.claims.tolist() == [True] * len(n) + [False]
