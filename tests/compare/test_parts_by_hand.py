@@ -660,3 +660,19 @@ def test_outputs_with_another_shape(pairs: list[tuple[str, str]], text: str, mon
     assert text in found.text
     assert ("element type" in found.text) is (text == "element type")
     assert found.claims.tolist() == [True] * len(n) + [False]
+
+
+@pytest.mark.parametrize("step", [0, 2, 4])
+def test_values_that_borrow_an_output(step: int) -> None:
+    """They belong to its buffer while they are live; the value that represents it always does."""
+    p: Any = SimpleNamespace(
+        steps=5, owner=array(0, 0, 0, 1), allocation_ids=array(0, 1), space_of_allocation=array(0, 0),
+        category=array(1, 1), is_fixed=np.ones(2, bool), representative=array(1, 3), allocation_size=array(8, 8),
+        data_extent=lambda rows: np.full(len(rows), 5), in_temp=np.zeros(4, bool), extent=np.full(4, 8),
+        occupied_ranges=lambda: (array(2, 3, 0, 0), array(3, 3, 4, 4)), value_category=np.full(4, 99),
+        categories_of=lambda rows: array(account.TEMP_IN_OUTPUT, account.TEMP_IN_OUTPUT, 99, 99)[rows],
+        is_output=lambda rows: rows < 0, offset=np.zeros(4, np.int64),
+    )  # fmt: skip
+    found = account.buffers_at(p, np.array([True]), step)
+    assert found.of_value.tolist() == [0 if step == 2 else -1, 0, 0, 1]
+    assert (found.main.tolist(), found.owner.tolist()) == ([1, 3], [0, 1])
