@@ -676,3 +676,15 @@ def test_values_that_borrow_an_output(step: int) -> None:
     found = account.buffers_at(p, np.array([True]), step)
     assert found.of_value.tolist() == [0 if step == 2 else -1, 0, 0, 1]
     assert (found.main.tolist(), found.owner.tolist()) == ([1, 3], [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "known"), [(True, True, 3), (True, False, 1), (False, False, 3), (False, True, 3)]
+)
+def test_the_last_row_with_fingerprints(before: bool, now: bool, known: int) -> None:
+    own: Any = Following.__new__(Following)
+    contents = SimpleNamespace(has_fingerprints=np.array([before, now]))
+    own.points = SimpleNamespace(content=array(9, 0, 9, 1), contents=contents)
+    own.program, own._last, own._known = array(9, 0, 9, 0), array(1), array(1)
+    own._advance(array(3))
+    assert (own._last.tolist(), own._known.tolist()) == ([3], [known])
