@@ -56,6 +56,22 @@ def test_source_files(
     ))  # fmt: skip
 
 
+@pytest.mark.parametrize("workspace", [None, ""])
+def test_paths_are_relative_to_the_current_folder(
+    workspace: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless a service names another one."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "m.py").write_text("1\n")
+    monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
+    if workspace is not None:
+        monkeypatch.setenv("GITHUB_WORKSPACE", workspace)
+    monkeypatch.chdir(tmp_path)
+    assert Sources(tmp_path / "a").find("/x/m.py", 1) == "a/m.py"
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path / "other"))
+    assert Sources(tmp_path / "a").find("/x/m.py", 1) == (tmp_path / "a" / "m.py").as_posix()
+
+
 def test_an_installed_package_of_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "src" / "pkg").mkdir(parents=True)
     (tmp_path / "src" / "pkg" / "train.py").write_text("1\n")

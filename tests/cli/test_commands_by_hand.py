@@ -1,0 +1,214 @@
+"""How commands read names, options and inputs, and what they say of errors, on values made by hand."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+
+from xlamem import cli, compute
+from xlamem.cli import completion, console, inputs
+from xlamem.cli.memory import Memory
+from xlamem.errors import DumpError, UsageError
+
+NONE: Any = None
+
+
+# -- names and options ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_names_that_are_no_command(verb: str) -> None:
+    assert cli._no_such_command(verb + "s") == f"No such command '{verb}s'. Did you mean {verb!r}?"
+
+
+def test_replaced_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are named even if another command is spelled alike."""
+    for name, replacement in cli.REPLACED.items():
+        monkeypatch.setattr(cli, "VERBS", {"peak": "", f"{name}s": ""})
+        assert cli._no_such_command(name) == f"No such command {name!r}. Did you mean {replacement!r}?"
+    assert cli._no_such_command("nothing") == "No such command or path: 'nothing'."
+
+
+@pytest.mark.parametrize(
+    ("name", "is_path"),
+    [("there", True), ("missing", False), ("a/b", True), ("a.b", True), ("-", True), ("-x", False), ("--there", True),
+     ("gs://a", True), ("a1", True)],
+)  # fmt: skip
+def test_what_is_a_path(name: str, is_path: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for there in ("there", "--there"):
+        (tmp_path / there).touch()
+    assert cli._is_path(name) is is_path
+
+
+@pytest.mark.parametrize(
+    ("variables", "color"),
+    [
+        ({}, None), ({"NO_COLOR": ""}, None), ({"NO_COLOR": "0"}, False), ({"FORCE_COLOR": ""}, None),
+        ({"FORCE_COLOR": "0"}, True), ({"NO_COLOR": "", "FORCE_COLOR": "1"}, True),
+        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
+    ],
+)  # fmt: skip
+def test_colors_that_are_asked_for(
+    variables: dict[str, str], color: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables that are empty do not count."""
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with click.Context(cli.cli) as context:
+        context.invoke(cli.cli.callback or NONE)
+        assert context.color is color
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("", ["bill", "bills", "top"]), ("b", ["bill", "bills"]), ("bills,b", ["bills,bill"]), ("bills,", ["bills,bill",
+        "bills,top"]), ("top,bill,", ["top,bill,bills"]), ("x", []), ("top,top", []),
+    ],
+)  # fmt: skip
+def test_names_in_a_list(typed: str, found: list[str]) -> None:
+    """Each is offered once."""
+    complete = completion.some_of(lambda: ["bill", "bills", "top"])
+    assert [item.value for item in complete(NONE, NONE, typed)] == found
+
+
+@pytest.mark.parametrize(("most", "limit"), [(-1, 1000), (1001, 1000), (1000, 1000), (999, 999)])
+def test_the_limit_of_memory(most: int, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It never exceeds that of the system."""
+    monkeypatch.setitem(os.environ, "ARROW_DEFAULT_MEMORY_POOL", "system")
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (7, most) if which == resource.RLIMIT_DATA else NONE)
+    found: list[Any] = []
+    monkeypatch.setattr(resource, "setrlimit", lambda *arguments: found.append(arguments))
+    console.limit_memory("1000B")
+    assert found == [(resource.RLIMIT_DATA, (limit, most))]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "document"),
+    [
+        (
+            {"capacity": "1000B", "device": None, "fraction": 0.5, "resident": "100B"},
+            {"name": "capacity", "bytes": 1000, "resident": 100, "available": 400},
+        ),
+        ({"capacity": 10, "device": None, "fraction": 1, "resident": 0},
+         {"name": "capacity", "bytes": 10, "resident": 0, "available": 10}),
+    ],
+)  # fmt: skip
+def test_the_memory_that_programs_are_compared_with(arguments: dict[str, Any], document: dict[str, Any]) -> None:
+    assert Memory(arguments, compute.available(**arguments)).as_json() == document
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+def raising(error: BaseException) -> Callable[[], Any]:
+    def fail() -> Any:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (FileNotFoundError(2, "No such file", "/a/b"), 3, "/a/b: No such file"),
+        (OSError(5, "Broken disk"), 3, "input: Broken disk"),
+        (UsageError("wrong"), 2, "wrong"),
+        (MemoryError(), 3, console.NO_MEMORY),
+        (RuntimeError("can't start new thread"), 3, console.NO_MEMORY),
+    ],
+)
+def test_errors_in_words(error: BaseException, code: int, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert console.report_errors(raising(error)) == code
+    assert capsys.readouterr().err == f"error: {text}\n"
+
+
+def test_errors_about_an_input(capsys: pytest.CaptureFixture[str]) -> None:
+    """They name it once."""
+    assert [console.error_about("a/b", e, 3) for e in ("a/b.txt is truncated", "is truncated")] == [3, 3]
+    assert capsys.readouterr().err == "error: a/b.txt is truncated\nerror: a/b: is truncated\n"
+
+
+def test_the_limit_of_open_files_behind_other_errors() -> None:
+    """Also of one that was raised while another was handled."""
+    full = OSError(24, "Too many open files")
+    during, caused = RuntimeError("a"), RuntimeError("b")
+    during.__context__ = full
+    caused.__cause__, caused.__context__ = full, RuntimeError("c")
+    assert [console._file_limit(e) for e in (during, caused, full)] == [full] * 3
+    outer = RuntimeError("d")
+    outer.__context__ = during
+    assert console._file_limit(outer) is full
+    assert console._file_limit(RuntimeError("e")) is None
+
+
+# -- inputs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("location", "name", "path"),
+    [(".", "m.jit_f", "m.jit_f"), ("./a", "m", "a/m"), ("../a", "m", "../a/m"), ("/a", "m", "/a/m"),
+     ("gs://a", "m", "gs://a/m"), ("", "m", "m")],
+)  # fmt: skip
+def test_paths_of_dumps(location: str, name: str, path: str) -> None:
+    source: Any = SimpleNamespace(location=location, name=name)
+    assert inputs.path_of(source) == path
+
+
+def test_dumps_that_cannot_be_read() -> None:
+    """The others are read, in order."""
+    sources: Any = [SimpleNamespace(location="d", name=name) for name in "abcd"]
+
+    def read_one(source: Any) -> str:
+        if source.name == "b":
+            raise DumpError("b", "a header")
+        if source.name == "c":
+            raise OSError(5, "Broken disk")
+        return str(source.name)
+
+    results, failures = inputs.read_each(sources, read_one)
+    assert results == ["a", "d"]
+    assert [f.as_json()["name"] for f in failures] == ["d/b", "d/c"]
+    assert failures[1].error == "[Errno 5] Broken disk"
+
+
+@pytest.mark.parametrize(
+    ("n", "n_errors", "text"),
+    [
+        (1, 0, ""),
+        (3, 0, "3 modules in d: this is the largest, big; --module selects another"),
+        (3, 1, "2 readable modules in d: this is the largest, big; --module selects another"),
+        (3, 2, "1 readable module in d: this is the largest, big; --module selects another"),
+    ],
+)
+def test_the_largest_of_several_modules(
+    n: int, n_errors: int, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    big = SimpleNamespace(name="big")
+    errors = [DumpError(f"d/{i}", "a header") for i in range(n_errors)]
+    reads: list[Any] = []
+    monkeypatch.setattr(inputs, "find", lambda path: [big] * n if path == "d" else [])
+    monkeypatch.setattr(compute, "largest_program", lambda sources: (big, errors) if len(sources) == n else NONE)
+    monkeypatch.setattr(inputs, "read", lambda *a, **k: reads.append((a, k)) or "dump")
+    assert inputs.open_dump("d", None, ["values"]) == ("dump", n_errors)
+    assert inputs.open_dump("d", "m", ["values"]) == ("dump", 0)
+    assert reads == [((big,), {"tables": ["values"]}), (("d",), {"module": "m", "tables": ["values"]})]
+    said = capsys.readouterr().err.splitlines()
+    assert said == [*(f"error: {e}" for e in errors), *([f"note: {text}"] if text else [])]
+
+
+def test_no_module_that_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "find", lambda _: [NONE, NONE])
+    monkeypatch.setattr(compute, "largest_program", lambda _: (None, []))
+    with pytest.raises(DumpError, match=r"d: .*a readable dump"):
+        inputs.open_dump("d", None)

@@ -1,0 +1,218 @@
+"""Parts of the screen of `xlamem peak`, on numbers made by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from xlamem.cli import options
+from xlamem.cli.reporters import peak, programs, series
+from xlamem.cli.reporters.peak import Layout
+from xlamem.compute.overview import Overview
+
+Row = dict[str, Any]
+NONE: Any = None
+
+
+def plain(text: object) -> str:
+    return " ".join(str(text).replace("\N{NO-BREAK SPACE}", " ").split())
+
+
+def a_space(name: str, most: int | None, **more: Any) -> Row:
+    return {"memory_space": name, "page": 0, "color": 0, "peak": most, "reserved": 10, "first_step": 1, "last_step": 1,
+            "plateaus": 1, "categories": {}, "in_device_memory": False, **more}  # fmt: skip
+
+
+def an_overview(spaces: list[Row] | None = None, usage: dict[str, list[int]] | None = None, **module: Any) -> Overview:
+    about = {"schedule_length": 5000, "printed_peak_bytes": None, "printed_peak_time": None, "platform": "tpu"}
+    series = {(name, 0): np.array(n, np.int64) for name, n in (usage or {}).items()}
+    return Overview(NONE, {**about, **module}, spaces or [], usage=series)
+
+
+@pytest.mark.parametrize(
+    ("most", "categories", "capacity", "floor", "line"),
+    [
+        (100, {"parameter": 51, "temp": 49}, None, 51, None), (100, {"parameter": 50, "temp": 50}, None, 0, None),
+        (100, {"parameter": 60, "donated": 30, "temp": 10}, None, 90, None), (100, {"parameter": 100}, None, 0, None),
+        (100, {"parameter": 60, "temp": 40}, 200, 0, 200), (100, {"parameter": 60, "temp": 40}, 201, 60, None),
+        (100, {"parameter": 60, "temp": 40}, 0, 60, None), (100, {"parameter": 60, "temp": 40}, -5, 60, None),
+        (100, {"temp": 100}, 50, 0, 50),
+    ],
+)  # fmt: skip
+def test_where_a_chart_begins(
+    most: int, categories: dict[str, int], capacity: int | None, floor: int, line: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """At what is always in use if that is most of the peak, unless the capacity is shown."""
+    asked: list[Any] = []
+    monkeypatch.setattr(peak, "usage_chart", lambda *a, **k: asked.append((a, k)) or ["x", "y"])
+    space = a_space("hbm", most, categories=categories)
+    lines = peak._chart(an_overview(usage={"hbm": [1]}), space, capacity, Layout(80))
+    (((usage, step), found),) = asked
+    assert (usage.tolist(), step) == ([1], 1)
+    assert found == {"floor": floor, "capacity": line, "rows": 3, "width": Layout(80).room}
+    assert [plain(t) for t in lines] == ["in use x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("printed", "at", "text"),
+    [
+        (None, None, ""), (9, 1, ""), (9, 0, "9 bytes at step 0; xlamem computes 9 bytes at step 1"),
+        (8, 1, "8 B at step 1; xlamem computes 9 B at step 1"),
+        (9, 7, "9 bytes at step 7; xlamem computes 9 bytes at step 1"), (9, 2, ""),
+        (2000, 1234, "1.95 KiB at step 1,234; xlamem computes 9 B at step 1"),
+    ],
+)  # fmt: skip
+def test_peaks_that_xla_prints(printed: int | None, at: int | None, text: str) -> None:
+    """They differ if the bytes do, or those at the step."""
+    overview = an_overview(usage={"hbm": [1, 5, 4], "vmem": [1, 4, 5]}, printed_peak_bytes=printed,
+        printed_peak_time=at)  # fmt: skip
+    said = plain(peak._printed_peak(overview))
+    before, after = "for all memory spaces together, XLA prints a peak of ", " (see xlamem explain)"
+    assert said == (f"{before}{text}{after}" if text else "")
+    assert peak._printed_peak(an_overview(printed_peak_bytes=5, printed_peak_time=1)) == ""
+
+
+def test_other_memory_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of at least a thousandth of the largest peak have a line; the two largest have buffers."""
+    monkeypatch.setattr(peak, "_other_space", lambda o, s, layout: peak.Text(f"# {s['memory_space']}"))
+    asked: list[Any] = []
+    monkeypatch.setattr(peak, "_largest", lambda o, s, n, layout: asked.append((s["memory_space"], n)) or [])
+    main = a_space("hbm", 5000)
+    others = [a_space("a", 900), a_space("b", None, reserved=5), a_space("c", 700), a_space("d", 4),
+              a_space("e", None, reserved=4), a_space("f", 5)]  # fmt: skip
+    overview = an_overview([main, *others])
+    for layout, listed, last in (
+        (Layout(None), "abcf", "also: d 4 B, e ?"), (Layout(None, wide=True), "abcdef", ""),
+        (Layout(None, limit=0), "abcf", "also: d 4 B, e ?"),
+    ):  # fmt: skip
+        asked.clear()
+        lines = [plain(t) for t in peak._other_spaces(overview, others, layout)]
+        assert "".join(t[2:] for t in lines if t.startswith("#")) == listed
+        assert [t.split(",")[0] for t in lines if t.startswith("also")] == ([last.split(",")[0]] if last else [])
+        assert asked == [("a", 2 if layout.limit is None else layout.limit)]
+    assert peak._other_spaces(overview, [], Layout(None)) == []
+
+
+def test_the_largest_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without those below a thousandth of the peak, but for the first."""
+    monkeypatch.setattr(peak, "group_lines", lambda groups, width, wide: [g["bytes"] for g in groups])
+    monkeypatch.setattr(peak, "like_buffers", lambda members, n: [{"bytes": b} for b in members["b"].to_pylist()[:n]])
+    overview = an_overview()
+    for sizes, n, wide, shown in (([9, 5, 4], 3, False, [9, 5]), ([9, 5, 4], 3, True, [9, 5, 4]), ([4, 4], 2, False,
+            [4]), ([9, 8, 7], 2, False, [9, 8]), ([9], 0, False, [])):  # fmt: skip
+        overview.members["hbm", 0] = pa.table({"b": sizes})
+        assert peak._largest(overview, a_space("hbm", 5000), n, Layout(None, wide=wide)) == shown
+
+
+@pytest.mark.parametrize(
+    ("about", "text"),
+    [
+        ({}, "at step 1 of 5,000"), ({"last_step": 1200}, "at steps 1-1,200 of 5,000"),
+        ({"plateaus": 2}, "at step 1 of 5,000, 2 plateaus"), ({"first_step": 0, "last_step": 0}, "at step 0 of 5,000"),
+    ],
+)
+def test_steps_of_a_peak(about: Row, text: str) -> None:
+    assert peak._steps(an_overview(), a_space("hbm", 9, **about)) == text
+
+
+def test_what_is_reserved_and_in_use() -> None:
+    space = a_space("hbm", 5, reserved=2048)
+    lines = peak._amounts(an_overview(), space, None, must_fit=True)
+    assert [plain(t) for t in lines] == ["reserved 2.00 KiB (2,048 bytes) must fit", "peak 5 B (5 bytes) at step 1 of"
+        " 5,000"]  # fmt: skip
+    n = len(str(lines[1]).rstrip())
+    assert len(peak._amounts(an_overview(), space, n, must_fit=False)) == 2
+    narrow = [plain(t) for t in peak._amounts(an_overview(), space, n - 1, must_fit=False)]
+    assert narrow == ["reserved 2.00 KiB (2,048 bytes)", "peak 5 B (5 bytes)", "at step 1 of 5,000"]
+    assert len(peak._amounts(an_overview(), {**space, "peak": None}, None, must_fit=True)) == 1
+
+
+@pytest.mark.parametrize("n", [0, 1, 1023, 1024, 1025, 1500, 10**9, 15 * 2**30 + 7 * 10**8, 2**34 - 1])
+def test_budgets_on_a_command_line(n: int) -> None:
+    """At most the available bytes, and nearly all of them."""
+    text = peak.budget_text(n)
+    assert " " not in text
+    assert n * 0.99 <= peak.parse_bytes(text) <= n
+
+
+def test_advice_of_a_program() -> None:
+    rows = [{"kind": "donate", "argument": "w", "scope": None, "lower": 5, "upper": 9},
+            {"kind": "remat", "argument": None, "scope": "a/b", "lower": 1, "upper": 2}]  # fmt: skip
+    fits: Any = SimpleNamespace(available=2048)
+    lines = [plain(t) for t in peak._advice(rows, fits, None)]
+    command = "xlamem advise PATH --budget 2.00KiB"
+    assert lines == ["advice donate w: 5 B to 9 B less", "remat a/b: 1 B to 2 B less",
+        f"how, and what else helps: {command}"]  # fmt: skip
+    width = max(len(str(t).rstrip()) for t in peak._advice(rows, fits, None))
+    assert [len(peak._advice(rows, fits, w)) for w in (width, width - 1)] == [3, 4]
+    fits.available = 0
+    assert plain(peak._advice(rows, fits, None)[-1]).endswith("xlamem advise PATH")
+    assert peak._advice([], fits, None) == peak._advice(rows, None, None) == []
+
+
+@pytest.mark.parametrize("verbose", [True, False])
+@pytest.mark.parametrize("n_others", [0, 4])
+def test_room_for_scopes_and_buffers(n_others: int, verbose: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the other parts of the screen leave; notes only count if they are short."""
+    parts = {"header": ["h"] * 2, "_missing": [], "_space": ["s"] * 3, "_notes": [], "note_lines": ["n"] * 5}
+    for name, lines in {**parts, "_other_spaces": ["o"] * n_others}.items():
+        monkeypatch.setattr(peak, name, lambda *_, lines=lines, **__: [*lines])
+    asked: list[Any] = []
+    monkeypatch.setattr(peak, "_contents", lambda o, s, room, layout: asked.append((s, room)) or ["c"])
+    first, second = a_space("hbm", 5), a_space("vmem", None)
+    overview = an_overview([a_space("x", 0), a_space("y", None, reserved=0), first, second])
+    overview.reserved["hbm"] = 10
+    program: Any = (overview, None, [], [])
+    lines = [plain(t) for t in peak.screen(program, Layout(80, height=30, verbose=verbose))]
+    assert lines == [*"hh", "", *"sss", "c", *"o" * n_others, "", *"nnnnn"]
+    assert asked == [(first, 30 - 6 - n_others - (0 if verbose else 6))]
+    program = (an_overview([a_space("x", 0)]), None, [], [])
+    assert [plain(t) for t in peak.screen(program, Layout(80))] == [*"hh", *"o" * n_others, "", *"nnnnn"]
+
+
+@pytest.mark.parametrize(
+    ("most", "cells"),
+    [
+        (a_space("hbm", 5, first_step=0), ["9 B", "5 B", "0", "hbm", ""]),
+        (a_space("hbm", 0, first_step=1234), ["9 B", "0 B", "1,234", "hbm", ""]),
+        (a_space("hbm", None, first_step=None), ["9 B", "-", "-", "hbm", ""]), (None, ["9 B", "-", "-", "-", ""]),
+    ],
+)
+def test_cells_of_programs(most: Row | None, cells: list[str]) -> None:
+    overview: Any = SimpleNamespace(device_total=9, spaces=[most, a_space("x", 7)] if most else [])
+    assert programs._cells(overview) == cells
+    for total, text in ((None, "-"), (0, "0 B")):
+        overview.device_total = total
+        assert programs._cells(overview)[0] == text
+
+
+@pytest.mark.parametrize(
+    ("gate", "known", "grown", "code"),
+    [(False, False, True, 0), (True, False, True, 3), (True, True, True, 1), (True, True, False, 0),
+     (False, True, True, 0), (True, False, False, 3)],
+)  # fmt: skip
+def test_exit_codes_of_series(gate: bool, known: bool, grown: bool, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series, "Over", lambda found: found)
+    monkeypatch.setattr(series, "screen", lambda *_: [])
+    found: Any = SimpleNamespace(is_known=known, has_grown=grown)
+    assert series.write(found, options.Output(wide=True), gate=gate) == code
+
+
+def test_memory_that_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peak, "verdict_notes", lambda *_: [])
+    used, empty, free = a_space("hbm", 5), a_space("a", 0, reserved=7), a_space("b", 0, reserved=0)
+    overview = an_overview([used, empty, free], {"hbm": [5]}, printed_peak_bytes=4, printed_peak_time=0)
+    notes = peak._notes(overview, None, [used], all_spaces=False)
+    assert [plain(n.text) for n in notes] == ["nothing is ever in use in a, b, with 7 B reserved"]
+    notes = peak._notes(an_overview([used, free]), None, [used], all_spaces=True)
+    assert [plain(n.text) for n in notes] == ["nothing is ever in use in b"]
+    overview.members["hbm", 0] = pa.table({"iterations": [None, 4]})
+    notes = peak._notes(overview, None, [used, empty, free], all_spaces=True)
+    assert [n.text.split()[0] for n in notes] == ["for", peak.STACKED.split()[0]]
+    overview.members["hbm", 0] = pa.table({"iterations": pa.array([None, None], pa.int64())})
+    assert len(peak._notes(overview, None, [used, empty, free], all_spaces=True)) == 1

@@ -1,0 +1,538 @@
+"""Rules that find edits, at their thresholds, on stand-ins for two programs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from xlamem.compare import program_edits, shape_edits
+from xlamem.compare.context import Context
+from xlamem.compare.program_edits import compiler, constants, flags, instructions, memory_spaces, operations
+from xlamem.compare.rows import Shape
+from xlamem.compare.shape_edits import Collectives, conversions, dimensions, element_types, loops, retyped
+from xlamem.compute.layout import CONSTANT
+
+
+class Rows:
+    """Contributions of which a rule asks: each answer is a mask with the words of the question."""
+
+    def __init__(self, n: int = 3) -> None:
+        self.n = n
+        self.shapes = self
+        self.asked: list[Any] = []
+        self.single, self.temporary = np.array([1, 1, 0], bool), np.array([1, 0, 0], bool)
+        self.only_in_a, self.only_in_b = np.array([1, 0, 0], bool), np.array([0, 1, 0], bool)
+
+    def is_in(self, column: str, texts: Any) -> Any:
+        self.asked.append((column, tuple(texts)))
+        return np.array([column.endswith("_a"), column.endswith("_b"), False], bool)
+
+    def with_ratios(self, ratios: Any) -> Any:
+        self.asked.append(sorted(ratios))
+        return np.array([0, 0, 1], bool)
+
+    def where(self, holds: Any) -> Any:
+        return np.array([0, 0, 1], bool)
+
+    def bytes_of_paths(self) -> dict[str, int]:
+        return {"a/new": 5, "a/other": 9}
+
+    def in_scopes(self, chosen: Any) -> Any:
+        self.asked.append(set(chosen))
+        return np.zeros(self.n, bool)
+
+
+def context(**about: Any) -> Any:
+    rows = Rows()
+    return SimpleNamespace(**{"rows": rows, "none": np.zeros(rows.n, bool), "platforms_differ": False, **about})
+
+
+def texts(found: Any) -> list[str]:
+    return [edit.text for edit in found]
+
+
+@pytest.mark.parametrize(("a", "b", "n"), [(0, 1 << 16, 1), (1 << 16, 0, 1), (0, (1 << 16) - 1, 0), (5, 5, 0)])
+def test_constants(a: int, b: int, n: int) -> None:
+    """Those of one side explain buffers of either."""
+    sides = [SimpleNamespace(allocation_size=np.array([size, 99]), category=np.array([CONSTANT, CONSTANT + 1]))
+             for size in (a, b)]  # fmt: skip
+    c = context(m=SimpleNamespace(a=sides[0], b=sides[1]))
+    found = [*constants(c)]
+    assert len(found) == n
+    if n:
+        assert found[0].claims.tolist() == [True, True, False]
+        assert found[0].text == f"constants take {'64.00 KiB' if b else '0 B'} instead of {'64.00 KiB' if a else '0 B'}"
+
+
+# -- loops ---------------------------------------------------------------------------------------
+
+
+def looped(monkeypatch: pytest.MonkeyPatch, a: list[int], b: list[int], *, in_scopes: bool = False,
+    **about: Any) -> Any:
+    monkeypatch.setattr(shape_edits, "trip_counts_of", lambda p: p)
+    monkeypatch.setattr(shape_edits, "_in_single_scopes", lambda c, gone: in_scopes)
+    shapes = about.pop("shapes", {})
+    c = context(m=SimpleNamespace(a=a, b=b), interface=SimpleNamespace(shapes=shapes), **about)
+    found = [*loops(c)]
+    return [(e.text, e.claims.tolist()) for e in found], c.rows.asked
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "text", "ratios"),
+    [
+        ([], [5], "1 loop of 5 iterations is new", [5]), ([5], [], "1 loop of 5 iterations is gone", [Fraction(1, 5)]),
+        ([7], [7, 5], "1 loop of 5 iterations is new", [5]), ([], [5, 5], "2 loops are new", [5]),
+        ([], [-1], "1 loop is new", []), ([1], [], "1 loop is gone", []), ([], [0], "1 loop is new", []),
+        ([5, 6], [6, 7, 8], "1 loop is new", [7, 8]),
+        ([2000], [], "1 loop of 2,000 iterations is gone", [Fraction(1, 2000)]),
+    ],
+)  # fmt: skip
+def test_loops_of_one_side(
+    a: list[int], b: list[int], text: str, ratios: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert looped(monkeypatch, a, b) == ([(text, [True, False, True])], [ratios])
+    assert looped(monkeypatch, a, b, in_scopes=True)[0] == []
+
+
+SHAPES = {(Shape("f32", (6, 2)), Shape("f32", (8, 2))): "w", (Shape("f32", (6,)), Shape("f32", (8,))): "v"}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "shapes", "text", "claims"),
+    [
+        ([6], [8], {}, "loops run 8 iterations instead of 6", [True, False, True]),
+        ([6], [8], SHAPES, "a dimension of 6 is 8 now, as in argument w; loops run 8 iterations instead of 6",
+            [False, False, True]),
+        ([6, 3], [8, 3], {}, "loops run 8 iterations instead of 6", [True, False, True]),
+        ([6, -1], [8, 8], {}, "loops run 8 iterations instead of 6", [True, False, True]),
+        ([12], [16], SHAPES, None, None),
+        ([6, 7], [8, 9], {}, None, None), ([6], [6], {}, None, None), ([6], [-1], {}, None, None),
+    ],
+)  # fmt: skip
+def test_loops_with_another_trip_count(
+    a: list[int], b: list[int], shapes: Any, text: str | None, claims: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, _ = looped(monkeypatch, a, b, shapes=shapes)
+    assert found == ([(text, claims)] if text else [])
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "names", "inside"),
+    [
+        ({"a/b"}, set(), ["jit(f)/a/c/x"], True), ({"a/b"}, set(), ["jit(f)/a/b/x"], False), ({"a"}, set(), [], False),
+        ({"a/b"}, {"a/b"}, [], False), ({"a/b", "c"}, set(), [], False), ({"a/b", "a/d"}, {"a/d"}, [], True),
+        ({"a/b", "a/d"}, set(), ["jit(f)/a/d/x"], False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("gone", [False, True])
+def test_loops_inside_of_a_library(
+    mine: set[str], theirs: set[str], names: list[str], inside: bool, gone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shape_edits, "_loop_scopes", lambda p: p)
+    own, other = SimpleNamespace(texts=pa.array(["jit(f)/q/x"])), SimpleNamespace(texts=pa.array(names, pa.string()))
+    sides = (mine, theirs) if gone else (theirs, mine)
+    c = context(m=SimpleNamespace(a=sides[0], b=sides[1]), op_names=(own, other) if gone else (other, own))
+    assert shape_edits._in_single_scopes(c, gone=gone) is inside
+
+
+# -- element types -------------------------------------------------------------------------------
+
+
+def lines(**counts: int) -> Counter[str]:
+    return Counter({name.replace("__", "/"): n for name, n in counts.items()})
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "mostly"),
+    [
+        (lines(convert_element_type=1), lines(), True), (lines(), lines(), False),
+        (lines(), lines(a__reduce_precision=1), False),
+        (lines(convert_element_type=2), lines(mul=1), False), (lines(convert_element_type=3), lines(mul=1), True),
+        (lines(convert_element_type=1), lines(reshape=9), True), (lines(a__convert_element_types=9), lines(), False),
+    ],
+)  # fmt: skip
+def test_whether_most_changes_are_conversions(a: Counter[str], b: Counter[str], mostly: bool) -> None:
+    c: Any = SimpleNamespace(lines=(a, b))
+    assert shape_edits._mostly_converts(c) is mostly
+
+
+def typed(
+    monkeypatch: pytest.MonkeyPatch, resized: list[Any], *, clause: str = "", mostly: bool = False, shapes: Any = None,
+    matched: int = 100,
+) -> list[tuple[str, str]]:  # fmt: skip
+    monkeypatch.setattr(shape_edits, "_conversions", lambda c: clause)
+    monkeypatch.setattr(shape_edits, "_mostly_converts", lambda c: mostly)
+    c = context(resized=[] if clause else resized, reshaped=resized if clause else [], matched_bytes=matched,
+                interface=SimpleNamespace(shapes=shapes or {}))  # fmt: skip
+    return [(e.text, e.evidence) for e in element_types(c)]
+
+
+def test_element_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 15 % of the bytes, or 2 % with conversions; of an argument in any case."""
+    def change(n: int, before: str = "f32", after: str = "bf16") -> Any:
+        return Shape(before, (2,)), Shape(after, (2,)), n
+
+    assert typed(monkeypatch, [change(15)]) == [("bf16 instead of f32", "buffers")]
+    assert typed(monkeypatch, [change(14)]) == typed(monkeypatch, [change(50, "f32", "s32")]) == []
+    assert typed(monkeypatch, [change(50, "s8", "u8")]) == [("u8 instead of s8", "buffers")]
+    assert typed(monkeypatch, [change(2)], clause="; c") == [("bf16 instead of f32; c", "buffers")]
+    assert typed(monkeypatch, [change(1)], clause="; c") == []
+    assert typed(monkeypatch, [change(50)], clause="; c") == [("bf16 instead of f32; c", "buffers")]
+    assert typed(monkeypatch, [change(51)], clause="; c") == [("bf16 instead of f32; c", "names")]
+    assert typed(monkeypatch, [change(5)], clause="; c", mostly=True) == [("bf16 instead of f32; c", "names")]
+    assert typed(monkeypatch, [change(20), change(6, "bf16", "f32")]) == []
+    shapes = {change(0)[:2]: "w", (Shape("f32", (3,)), Shape("bf16", (3,))): "x"}
+    assert typed(monkeypatch, [change(1)], shapes=shapes) == [("bf16 instead of f32, as in argument w", "interface")]
+
+
+@pytest.mark.parametrize(("platform", "differ", "n"), [("cpu", False, 2), ("tpu", False, 0), ("gpu", True, 0)])
+def test_operations_with_another_type(platform: str, differ: bool, n: int) -> None:
+    types = (
+        {"a/dot": Counter(f32=2), "b/mul": Counter(f32=1, bf16=1), "c/convert_element_type": Counter(f32=1),
+            "d": Counter(f32=1)},
+        {"a/dot": Counter(bf16=2), "b/mul": Counter(f32=1), "c/convert_element_type": Counter(bf16=1),
+            "e": Counter(bf16=1)},
+    )  # fmt: skip
+    c: Any = SimpleNamespace(
+        platforms_differ=differ, m=SimpleNamespace(a=SimpleNamespace(tables=SimpleNamespace(platform=platform))),
+            types=types
+    )
+    assert retyped(c) == ({("f32", "bf16"): ["a/dot"], ("bf16", ""): ["b/mul"]} if n else {})
+
+
+@pytest.mark.parametrize(
+    ("moved", "text"),
+    [
+        ({("f32", "bf16"): ["a/dot"]}, "a/dot uses bf16 instead of f32"),
+        ({("f32", "bf16"): ["a/dot", "b/dot"], ("", "f64"): ["c"]}, "a/dot, b/dot use bf16 instead of f32"),
+        ({("", "f64"): ["c"]}, "c uses f64"), ({("f16", ""): ["c", "d"]}, "c, d no longer use f16"),
+    ],
+)  # fmt: skip
+def test_types_of_operations_in_words(moved: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shape_edits, "retyped", lambda c: moved)
+    (found,) = shape_edits.types_of_operations(context())
+    assert found.text == text or found.text == text.replace("c no longer uses", "c no longer use")
+
+
+def test_conversions_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shape_edits, "_mostly_converts", lambda c: True)
+    monkeypatch.setattr(shape_edits, "element_types", lambda c: [])
+    path = "jit(f)/a/convert_element_type"
+    before = {path: Counter(f32=2), "jit(f)/b/convert_element_type": Counter(f32=1)}
+    after = {path: Counter(f32=5, bf16=1), "jit(f)/b/convert_element_type": Counter(f32=1)}
+    assert texts(conversions(context(types=(before, after)))) == [
+        "0 -> 1 conversions to bf16 in a; 3 -> 6 conversions to f32 in a"
+    ]
+    assert texts(conversions(context(types=(before, before)))) == []
+    monkeypatch.setattr(shape_edits, "element_types", lambda c: [SimpleNamespace(evidence="names")])
+    assert texts(conversions(context(types=(before, after)))) == []
+    monkeypatch.setattr(shape_edits, "element_types", lambda c: [SimpleNamespace(evidence="buffers")])
+    assert len(texts(conversions(context(types=(before, after))))) == 1
+
+
+# -- dimensions and sharding ---------------------------------------------------------------------
+
+
+def resized(*pairs: tuple[tuple[int, ...], tuple[int, ...], int]) -> list[Any]:
+    return [(Shape("f32", a), Shape("f32", b), n) for a, b, n in pairs]
+
+
+@pytest.mark.parametrize(
+    ("found", "arguments", "devices", "texts"),
+    [
+        ([((4, 3), (8, 3), 15)], {}, 1, ["a dimension of 4 is 8 now"]),
+        ([((4, 3), (8, 3), 14)], {}, 1, []),
+        ([((4, 3), (8, 3), 15)], {}, 2, ["a dimension of 4 is 8 now on each device"]),
+        ([((4,), (8,), 9), ((12,), (24,), 9)], {}, 1, ["a dimension of 4 is 8 now"]),
+        ([((4,), (8,), 9), ((6,), (12,), 9)], {}, 1, []),
+        ([((4,), (8,), 9), ((6,), (12,), 9)], {((6,),
+        (12,)): "w"}, 1, ["a dimension of 6 is 12 now, as in argument w"]),
+        ([((16,), (64,), 20)], {((4,), (8,)): "w"}, 1, ["a dimension of 4 is 8 now, as in argument w"]),
+        ([], {((4,), (8,)): "argument 3"}, 1, []),
+        ([((4,), (8,), 1)], {((4,), (8,)): "argument 3"}, 1, ["a dimension of 4 is 8 now, as in argument 3"]),
+        ([((4, 3), (8, 5), 20)], {}, 1, ["a dimension of 3 is 5 now", "a dimension of 4 is 8 now"]),
+        ([((2, 9), (4, 9), 20), ((32, 1, 9), (64, 1, 9), 20), ((32, 2), (64, 2), 20), ((32, 3), (64, 3), 20)], {}, 1,
+         ["a dimension of 2 is 4 now", "a dimension of 32 is 64 now"]),
+        ([((2, 9), (4, 9), 20), ((2, 8), (4, 8), 9), ((32, 1, 9), (64, 1, 9), 20), ((32, 2), (64, 2), 20),
+          ((32, 3), (64, 3), 20)], {}, 1, ["a dimension of 2 is 4 now"]),
+    ],
+)  # fmt: skip
+def test_dimensions(
+    found: Any, arguments: Any, devices: int, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Multiples count as one dimension: that of an argument, or else the first."""
+    none = Collectives(Counter(), devices, frozenset())
+    monkeypatch.setattr(shape_edits, "_collectives", lambda c: (none, none))
+    shapes = {(Shape("f32", a), Shape("f32", b)): name for (a, b), name in arguments.items()}
+    c = context(resized=resized(*found), matched_bytes=100, interface=SimpleNamespace(shapes=shapes))
+    edits = [*dimensions(c)]
+    assert sorted(edit.text for edit in edits) == texts
+    assert {edit.evidence for edit in edits} <= ({"interface"} if arguments else {"buffers"})
+    for edit, ratios in zip(edits, c.rows.asked, strict=True):
+        before, after = map(int, re.findall(r"\d+", edit.text)[:2])
+        ratio = Fraction(before, after)
+        assert ratios == (sorted([ratio, ratio * ratio]) if arguments else [ratio])
+
+
+def collectives(devices: int = 4, shapes: Any = (), **counts: int) -> Collectives:
+    return Collectives(Counter({k.replace("_", "-"): n for k, n in counts.items()}), devices, frozenset(shapes))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found", "text"),
+    [
+        (collectives(1), collectives(all_reduce=2), [((8,), (2,), 50)],
+         "buffers are 1/4 as large on each device, with other collectives: all-reduce 0 -> 2"),
+        (collectives(all_reduce=2), collectives(1), [((2,), (8,), 50)],
+         "buffers are 4 times as large on each device, with other collectives: all-reduce 2 -> 0"),
+        (collectives(1), collectives(all_reduce=2), [((9,), (3,), 50)], "other collectives: all-reduce 0 -> 2"),
+        (collectives(1), collectives(all_reduce=2), [((8,), (2,), 14)], "other collectives: all-reduce 0 -> 2"),
+        (collectives(1), collectives(all_reduce=2), [((4,), (6,), 50)], "other collectives: all-reduce 0 -> 2"),
+        (collectives(all_gather=10), collectives(all_gather=11), [((8,), (2,), 50)], None),
+        (collectives(all_gather=5, all_reduce=1), collectives(all_gather=5, send=7), [],
+         "other collectives: all-reduce 1 -> 0, send 0 -> 7"),
+    ],
+)  # fmt: skip
+def test_buffers_that_are_sharded_differently(
+    before: Collectives, after: Collectives, found: Any, text: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shape_edits, "_collectives", lambda c: (before, after))
+    c = context(resized=resized(*found), matched_bytes=100)
+    assert texts(shape_edits._resharded_buffers(c)) == ([text] if text else [])
+
+
+# -- names and files -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "text"),
+    [
+        (lines(mul=2, add=3), lines(mul=5, add=3), "other numbers of operations: mul 2 -> 5"),
+        (lines(mul=2, add=3), lines(mul=2, add=3), None),
+        (lines(mul=2, add=5), lines(mul=3, add=3), "other numbers of operations: add 5 -> 3, mul 2 -> 3"),
+        (lines(mul=1), lines(add=1), None), (lines(mul=2), lines(mul=1, add=1), None),
+        (lines(x=9, transpose_=1), lines(x=9, transpose_=3), "other numbers of operations: transpose_ 1 -> 3"),
+    ],
+)  # fmt: skip
+def test_numbers_of_operations(
+    a: Counter[str], b: Counter[str], text: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rule in ("rematerialization", "conversions"):
+        monkeypatch.setattr(program_edits, rule, lambda c: iter(()))
+    monkeypatch.setattr(program_edits, "retyped", lambda c: {})
+    assert texts(instructions(context(lines=(a, b)))) == ([text] if text else [])
+    monkeypatch.setattr(program_edits, "retyped", lambda c: {("f32", ""): ["x"] * 9})
+    assert texts(instructions(context(lines=(a, b)))) == []
+    monkeypatch.setattr(program_edits, "conversions", lambda c: iter(["edit"]))
+    monkeypatch.setattr(program_edits, "retyped", lambda c: {})
+    assert texts(instructions(context(lines=(a, b)))) == []
+
+
+def test_the_backward_pass_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for rule in ("rematerialization", "conversions"):
+        monkeypatch.setattr(program_edits, rule, lambda c: iter(()))
+    monkeypatch.setattr(program_edits, "retyped", lambda c: {})
+    same = {"x": 9}
+    for b, text in (({"transpose(jvp())/mul": 2}, " in the backward pass"), ({"transpose(jvp())/mul": 2, "mul": 1},
+        "")):
+        (found,) = texts(instructions(context(lines=(Counter(same), Counter({**same, **b})))))
+        assert found.startswith(f"other numbers of operations{text}: transpose(jvp())/mul 0 -> 2")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "text", "scopes"),
+    [
+        ({"a/x", "a/y"}, {"a/x", "a/y", "a/new"}, "new: a/new", {"a/new", "a"}),
+        ({"a/x", "a/old"}, {"a/x"}, "gone: a/old", {"a/old", "a"}),
+        ({"a/x"}, {"a/x", "b/c/d", "b/e"}, "new: b", {"b"}),
+        ({"a/x", "old"}, {"a/x", "a/new", "a/other"}, "new: a/other, a/new; gone: old", {"a/new", "a/other", "old",
+            "a"}),
+        ({"a/x"}, {"a/x"}, None, set()),
+        ({"a/x", "a/y", "c"}, {"b/x", "b/y", "c"}, None, set()),
+        ({"a/x", "a/y", "c"}, {"b/x", "b/z", "c"}, "new: b; gone: a", {"a", "b"}),
+        ({"a/x", *map(str, range(9))}, {"b/x", *map(str, range(9))}, "new: b; gone: a", {"a", "b"}),
+    ],
+)  # fmt: skip
+def test_operations_of_one_side(
+    a: set[str], b: set[str], text: str | None, scopes: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless scopes were renamed."""
+    monkeypatch.setattr(program_edits, "_paths", set)
+    monkeypatch.setattr(program_edits, "_folded", lambda names: set())
+    none = SimpleNamespace(names=None)
+    c = context(op_names=(a, b), interface=SimpleNamespace(a=none, b=none))
+    assert texts(operations(c)) == ([text] if text else [])
+    assert c.rows.asked == ([scopes] if text else [])
+
+
+def test_flags_of_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_edits, "flags_by_role", lambda p: p)
+    a = {"debug": {"x": "1", "y": "2"}, "env": {"z": "3"}, "only": {"q": "1"}}
+    b = {"debug": {"x": "1", "y": "3"}, "env": {"z": "4"}}
+    assert texts(flags(context(m=SimpleNamespace(a=a, b=b)))) == ["flags y is 3 instead of 2, z is 4 instead of 3"]
+    assert texts(flags(context(m=SimpleNamespace(a={"env": {"z": "3"}}, b=b)))) == ["flag z is 4 instead of 3"]
+    assert texts(flags(context(m=SimpleNamespace(a={}, b=b)))) == []
+
+
+def side(platform: str | None = "cpu", changelist: int | None = None, features: str = "", *, complete: bool = True,
+         roles: str = "x") -> Any:  # fmt: skip
+    modules = pa.table({"platform": [platform], "changelist": pa.array([changelist], pa.int64()),
+        "features": [features],
+                        "complete": [complete]})  # fmt: skip
+    return SimpleNamespace(tables={"modules": modules, "files": pa.table({"role": list(roles)})})
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "text"),
+    [
+        (side(), side(), None),
+        (side("cpu"), side("tpu"), "compiled for tpu instead of cpu"),
+        (side(None), side("tpu"), "compiled for tpu instead of an unknown one"),
+        (side("cpu"), side(None), "compiled for an unknown platform instead of cpu"),
+        (side(changelist=1), side(changelist=2), "the compiler is of changelist 2 instead of 1"),
+        (side(features="peak_a"), side(features="peak_b"), "the dumps have different formats"),
+        (side(features="peak_a"), side(features="peak_a,other"), "the dumps have different formats"),
+        (side(features="peak_a"), side(features="peak_a,other", complete=False), None),
+        (side(features="peak_a", complete=False), side(features="peak_a,other"), None),
+        (side(features="peak_a"), side(features="peak_a,other", roles="xy"), None),
+        (side(features="peak_a"), side(features="peak_a,crlf"), None),
+        (side(features="peak_a", complete=False), side(features="peak_b"), "the dumps have different formats"),
+    ],
+)
+def test_other_compilers(a: Any, b: Any, text: str | None) -> None:
+    differ = a.tables["modules"]["platform"] != b.tables["modules"]["platform"]
+    names = SimpleNamespace(count=lambda pattern: 1)
+    c = context(m=SimpleNamespace(a=a, b=b), platforms_differ=differ, op_names=(names, names))
+    found = texts(compiler(c))
+    assert len(found) == (text is not None)
+    assert not found or found[0].startswith(str(text))
+    other = SimpleNamespace(count=lambda pattern: 0)
+    if text is None:
+        c.op_names = (names, other)
+        assert texts(compiler(c)) == ["op_names follow different conventions, so the versions of JAX differ"]
+
+
+def test_memory_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arguments by their spaces, then all buffers that moved."""
+    def program(spaces: list[int]) -> Any:
+        numbers = pa.table({"parameter_number": list(range(len(spaces)))})
+        return SimpleNamespace(
+            spaces=[SimpleNamespace(name=name) for name in ("hbm", "vmem", "host")],
+                space_of_allocation=np.array(spaces),
+            allocation_size=np.array([10, 30, 20, 40]), allocations=numbers,
+        )  # fmt: skip
+
+    names = SimpleNamespace(names=pa.array(list("wxyz")), allocation=np.arange(4))
+    everything = np.arange(4), np.arange(4)
+    c = context(m=SimpleNamespace(a=program([0, 0, 0, 1]), b=program([1, 1, 0, 2])),
+                interface=SimpleNamespace(matched=everything, a=names, b=names))  # fmt: skip
+    c.rows.table = pa.table({"argument": [0, 3, None]})
+    c.rows.is_in = lambda column, texts: np.array([1, 1, 0], bool)
+    assert [(e.text, e.claims.tolist()) for e in memory_spaces(c)] == [
+        ("2 arguments are in vmem instead of hbm: x, w", [True, False, False]),
+        ("1 argument is in host instead of vmem: z", [False, True, False]),
+        ("2 buffers are in another memory space", [True, True, False]),
+    ]
+    c.platforms_differ = True
+    assert texts(memory_spaces(c)) == []
+
+
+def test_matched_bytes() -> None:
+    """The larger of both sizes of each pair counts."""
+    c: Any = Context.__new__(Context)
+    c.m = SimpleNamespace(value=np.array([1, -1, 0]), a=SimpleNamespace(size=np.array([5, 99, 7])),
+                          b=SimpleNamespace(size=np.array([9, 3])))  # fmt: skip
+    assert c.matched_bytes == 9 + 5
+
+
+# -- rematerialization ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "other"),
+    [
+        ((10, 10), (10, 10), False), ((10, 10), (20, 20), False), ((10, 10), (10, 20), False),
+        ((10, 10), (20, 10), True), ((0, 10), (5, 10), True), ((0, 10), (0, 99), False), ((10, 10), (8, 10), False),
+        ((10, 10), (7, 10), True), ((7, 10), (10, 10), True), ((100, 10), (125, 10), False),
+        ((100, 10), (126, 10), True), ((100, 100), (127, 101), True), ((100, 100), (126, 101), False),
+    ],
+)  # fmt: skip
+def test_another_share_of_the_forward_pass(
+    a: tuple[int, int], b: tuple[int, int], other: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than a fifth fewer or more of both the number and the share."""
+    monkeypatch.setattr(program_edits, "_by_pass_of_instructions", lambda names: names)
+    c: Any = SimpleNamespace(op_names=(a, b))
+    assert program_edits._is_other_share(c) is other
+
+
+class Counts:
+    """The names of a program: how many match a pattern."""
+
+    def __init__(self, **counts: int) -> None:
+        self.counts = {getattr(program_edits, name): n for name, n in counts.items()}
+
+    def count(self, pattern: str) -> int:
+        return self.counts.get(pattern, 0)
+
+
+@pytest.mark.parametrize(
+    ("points", "calls", "other", "saved", "text"),
+    [
+        ((1, 1), ({}, {}), False, (3, 3), None), ((1, 1), ({}, {}), False, (3, 1),
+            "jax.checkpoint saves 1 instead of 3 operations of the forward pass"),
+        ((1, 1), ({}, {}), True, (0, 0), "the backward pass recomputes 2,000 instead of 5 instructions"),
+        ((1, 1), ({}, {}), True, (1, 2), "jax.checkpoint saves 2 instead of 1 operation of the forward pass; the"
+            " backward pass recomputes 2,000 instead of 5 instructions"),
+        ((1, 0), ({}, {}), True, (1, 2), "jax.checkpoint is gone: the backward pass recomputes 2,000 instead of 5"
+            " instructions"),
+        ((1, 0), ({}, {}), False, (1, 0), "jax.checkpoint is gone: it saved 1 operation of the forward pass"),
+        ((0, 1), ({}, {"k": "f.py:3"}), False, (0, 2), "jax.checkpoint is new in f.py:3: it saves 2 instead of 0"
+            " operations of the forward pass"),
+        ((1, 1), ({"k": "f.py:3"}, {}), True, (0, 0), "the backward pass recomputes 2,000 instead of 5 instructions"),
+        ((1, 1), ({"k": "f.py:3"}, {"k": "f.py:3", "l": "f.py:4"}), True, (0, 0), "jax.checkpoint is new in f.py:4: the"
+            " backward pass recomputes 2,000 instead of 5 instructions"),
+    ],
+)  # fmt: skip
+def test_recomputation_in_words(
+    points: tuple[int, int], calls: Any, other: bool, saved: tuple[int, int], text: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    names = [Counts(BACKWARD=9, RECOMPUTED=n, CHECKPOINT=k) for n, k in zip((5, 2000), points, strict=True)]
+    monkeypatch.setattr(program_edits, "_recomputed_on_one_side", lambda c: {})
+    monkeypatch.setattr(program_edits, "_saved_operations", lambda c: saved)
+    monkeypatch.setattr(program_edits, "_is_other_share", lambda c: other)
+    monkeypatch.setattr(program_edits, "_checkpointed_calls", lambda p, _: calls[p])
+    found = context(op_names=names, m=SimpleNamespace(a=0, b=1))
+    edits = [*program_edits.rematerialization(found)]
+    assert texts(edits) == ([text] if text else [])
+    if text:
+        assert found.rows.asked == [("phase", ("optimizer",))]
+        assert edits[0].claims.tolist() == [True, False, False]
+        monkeypatch.setattr(program_edits, "_recomputed_on_one_side", lambda c: {"also": ["x", "y"], "not": []})
+        (more,) = texts(program_edits.rematerialization(found))
+        assert more.endswith("recomputes 2,000 instead of 5 instructions, also x, y")
+    for missing in (0, 1):
+        names[missing].counts[program_edits.BACKWARD] = 0
+        assert [*program_edits.rematerialization(found)] == []
+        names[missing].counts[program_edits.BACKWARD] = 9
+
+
+def test_a_checkpoint_that_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many instructions are recomputed: it is neither gone nor new."""
+    names = [Counts(BACKWARD=9, RECOMPUTED=5, CHECKPOINT=1)] * 2
+    monkeypatch.setattr(program_edits, "_recomputed_on_one_side", lambda c: {"also": ["x"]})
+    monkeypatch.setattr(program_edits, "_saved_operations", lambda c: (0, 0))
+    monkeypatch.setattr(program_edits, "_is_other_share", lambda c: False)
+    monkeypatch.setattr(program_edits, "_checkpointed_calls", lambda p, _: {p: f"f.py:{p}"})
+    found = context(op_names=names, m=SimpleNamespace(a=3, b=4))
+    assert texts(program_edits.rematerialization(found)) == [
+        "the backward pass recomputes 5 instead of 5 instructions, also x"
+    ]

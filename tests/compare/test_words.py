@@ -1,0 +1,395 @@
+"""What is said of a difference: sentences, marks, shares and tables, on differences made by hand."""
+
+from __future__ import annotations
+
+import random
+from itertools import permutations
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from handmade import MIB, Row, account, buffer, difference, edit
+
+from xlamem.compare.groups import difference_groups, numbered_groups
+from xlamem.compare.verdict import buffers_of, describe, happened, main_cause, ranked_edits, signed, verdict
+from xlamem.compare.view import moved, numbers, view
+from xlamem.compare.wording import label, mark, relative, shapes, share, sources
+
+TOTAL = "device_total"
+
+# -- words ---------------------------------------------------------------------------------------
+
+
+def test_signs() -> None:
+    assert [signed(n) for n in (MIB, -MIB, 1, -1, 0)] == ["+1.00 MiB", "-1.00 MiB", "+1 B", "-1 B", "±0"]
+
+
+@pytest.mark.parametrize(
+    ("change", "total", "text"),
+    [
+        (5, 0, ""), (5, 100, "5.0 %"), (-5, 100, "-5.0 %"), (5, -100, "-5.0 %"), (999, 100, "999.0 %"),
+        (1000, 100, ""), (-1000, 100, ""), (0, 100, "0.0 %"), (1, 2000, "0.1 %"), (1, 2001, "~0 %"),
+        (-1, 2001, "~0 %"), (1, 3, "33.3 %"),
+    ],
+)  # fmt: skip
+def test_shares(change: int, total: int, text: str) -> None:
+    assert share(change, total) == text
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "text"),
+    [
+        (0, 5, ""), (5, 0, ""), (5, 5, ""), (4, 5, "+25.0 %"), (5, 4, "-20.0 %"), (1, 21, "+2,000.0 %"),
+        (2000, 2001, "+0.1 %"), (2001, 2002, "~0 %"), (2001, 2000, "~0 %"),
+    ],
+)  # fmt: skip
+def test_relative_changes(a: int, b: int, text: str) -> None:
+    assert relative(a, b) == text
+
+
+def group(cause: str | None, a: int = 1, b: int = 1, **more: Any) -> Row:
+    plain: Row = {
+        "cause": cause, "bytes_a": a, "bytes_b": b, "change": b - a, "n": 1, "n_shapes": 1, "buffer": "w",
+        "shape_a": None, "shape_b": None, "source_file_a": None, "source_line_a": None, "source_file_b": None,
+        "source_line_b": None, "memory_space_a": "hbm", "memory_space_b": "vmem",
+    }  # fmt: skip
+    return {**plain, **more}
+
+
+@pytest.mark.parametrize(
+    ("cause", "both", "only_a", "only_b"),
+    [
+        ("moved to another space", "moved", "moved out", "moved in"),
+        ("sharing changed", "sharing", "shared", "unshared"),
+        ("lives longer", "longer", "longer", "longer"),
+        ("new", "[NEW]", "[NEW]", "[NEW]"),
+        ("larger", "larger", "larger", "larger"),
+        (None, "", "", ""),
+    ],
+)
+def test_marks(cause: str | None, both: str, only_a: str, only_b: str) -> None:
+    assert [mark(group(cause, a, b)) for a, b in ((1, 2), (1, 0), (0, 1))] == [both, only_a, only_b]
+
+
+def test_labels() -> None:
+    row = {**group("new"), "scope": "a/b", "layer": None}
+    assert label(row, ("buffer", "cause")) == "w"
+    assert label(row, ("scope", "layer", "cause")) == "a/b, no layer"
+    assert label({**row, "buffer": None}, ("buffer",)) == "unnamed"
+    assert label(row, ("cause",)) == "[NEW]"
+    assert label({**row, "buffer": "a\nb"}, ("buffer",)) == "a\\nb"
+
+
+@pytest.mark.parametrize(
+    ("cause", "a", "b", "n", "text"),
+    [
+        ("larger", "f32[2]{0}", "f32[3]{0}", 1, "f32[2] -> f32[3]"),
+        ("larger", "f32[2]{0}", "f32[2]{0:T(8)}", 1, "f32[2]{0} -> f32[2]{0:T(8)}"),
+        ("padding changed", "f32[2]{0}", "f32[2]{0:T(8)}", 3, "f32[2]{0} -> f32[2]{0:T(8)}, 3 shapes"),
+        ("lives longer", "f32[2]{0}", "f32[2]{0:T(8)}", 1, "f32[2]"),
+        ("larger", "f32[2]{0:S(1)}", "f32[2]{0}", 1, "f32[2]"),
+        ("new", "f32[2]{0}", "f32[3]{0}", 1, "f32[3]"),
+        ("gone", "f32[2]{0}", "f32[3]{0}", 2, "f32[2], 2 shapes"),
+        ("gone", "f32[2]{0}", None, 1, "f32[2]"),
+        ("sharing changed", None, "f32[3]{0}", 1, "f32[3]"),
+    ],
+)
+def test_shapes(cause: str, a: str | None, b: str | None, n: int, text: str) -> None:
+    assert shapes(group(cause, shape_a=a, shape_b=b, n_shapes=n)) == text
+
+
+@pytest.mark.parametrize(
+    ("cause", "a", "b", "text"),
+    [
+        ("larger", ("/u/m.py", 1), ("/v/m.py", 1), "m.py:1"),
+        ("larger", ("/u/m.py", 1), ("/v/m.py", 2), "m.py:1 -> :2"),
+        ("larger", ("m.py", 1), ("n.py", 1), "m.py:1 -> n.py:1"),
+        ("larger", ("m.py", 1), (None, None), "m.py:1"),
+        ("larger", (None, None), ("n.py", None), "n.py"),
+        ("larger", ("m.py", 1), ("m.py", None), "m.py:1 -> "),
+        ("new", ("m.py", 1), ("n.py", 2), "n.py:2"),
+        ("gone", ("m.py", 1), ("n.py", 2), "m.py:1"),
+        (None, (None, None), (None, None), ""),
+    ],
+)
+def test_sources(cause: str | None, a: Any, b: Any, text: str) -> None:
+    row = group(cause, source_file_a=a[0], source_line_a=a[1], source_file_b=b[0], source_line_b=b[1])
+    assert sources(row) == text
+
+
+@pytest.mark.parametrize(
+    ("cause", "one", "several"),
+    [
+        ("new", "is new", "are new"),
+        ("lives longer", "lives longer", "live longer"),
+        ("lives shorter", "lives shorter", "live shorter"),
+        ("padding changed", "is padded differently", "are padded differently"),
+        ("moved to another space", "moved from hbm to vmem", "moved from hbm to vmem"),
+        ("sharing changed", "no longer shares memory", "no longer share memory"),
+    ],
+)
+def test_what_happened(cause: str, one: str, several: str) -> None:
+    assert [happened(group(cause, 1, 2, n=n)) for n in (1, 2)] == [one, several]
+    if cause == "sharing changed":
+        assert [happened(group(cause, 2, 1, n=n)) for n in (1, 2)] == ["shares memory now", "share memory now"]
+
+
+def test_groups_in_words() -> None:
+    assert buffers_of(group("new", buffer=None)) == "unnamed"
+    assert [buffers_of(group("new", n=n)) for n in (1, 2, 1234)] == ["w", "2× w", "1,234× w"]
+    row = group("larger", 0, MIB, n=2, source_file_b="/u/m.py", source_line_b=7)
+    assert describe(row) == "+1.00 MiB: 2× w are larger, m.py:7"
+    assert describe(group("gone", MIB, 0)) == "-1.00 MiB: w is gone"
+
+
+# -- the tables ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("total", "space", "has_grown", "grown", "is_same"),
+    [
+        ({"a": 5, "b": 5}, {"a": 5, "b": 5}, False, [], True),
+        ({"a": 5, "b": 6}, {"a": 5, "b": 5}, True, [TOTAL], False),
+        ({"a": 6, "b": 5}, {"a": 5, "b": 5}, False, [], False),
+        ({"a": 5, "b": 5, "peaks": (3, 4)}, {"a": 5, "b": 5}, True, [TOTAL], False),
+        ({"a": 5, "b": 5, "peaks": (4, 3)}, {"a": 5, "b": 5}, False, [], False),
+        ({"a": 5, "b": 6, "peaks": (4, 3)}, {"a": 5, "b": 5}, True, [TOTAL], False),
+        ({"a": 6, "b": 5, "peaks": (3, 4)}, {"a": 5, "b": 5}, True, [TOTAL], False),
+        ({"a": 5, "b": 5}, {"a": 5, "b": 6}, False, ["vmem"], False),
+        ({"a": 5, "b": 5}, {"a": 5, "b": 5, "peaks": (4, 3)}, False, [], False),
+        ({"a": 5, "b": 6}, {"a": 5, "b": 5, "peaks": (3, 4)}, True, [TOTAL, "vmem"], False),
+    ],
+)
+def test_growth(total: Row, space: Row, has_grown: bool, grown: list[str], is_same: bool) -> None:
+    d = difference([account(TOTAL, **total), account("vmem", **space)])
+    assert (d.has_grown, d.grown, d.is_same) == (has_grown, grown, is_same)
+    assert d.device_total_change == total["b"] - total["a"]
+    peaks = total.get("peaks", (total["a"], total["b"]))
+    assert d.peak_change == peaks[1] - peaks[0]
+
+
+def test_what_is_the_same() -> None:
+    same = [account(TOTAL, 5, 5)]
+    assert not difference(same, [{"line": "outputs", "change": 1}]).is_same
+    assert not difference(same, buffers=[buffer(1)]).is_same
+    assert difference(same, edits=[edit("flags", 0)]).is_same
+    assert [difference(same, doubt=doubt).is_known for doubt in ("", "A is odd")] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("steps", "peaks", "known"),
+    [((1, 2), (5, 5), True), ((None, 2), (5, 5), True), ((1, None), (5, 5), True), ((None, None), (5, 5), False),
+     ((None, None), (0, 5), False), ((None, None), (5, 0), False), ((None, None), (0, 0), True)],
+)  # fmt: skip
+def test_whether_peaks_are_known(steps: tuple[Any, Any], peaks: tuple[int, int], known: bool) -> None:
+    d = difference([account(TOTAL, 5, 5, peaks=peaks, peak_step_a=steps[0], peak_step_b=steps[1])])
+    assert d.has_peaks is known
+    assert (" in use at the peak" in verdict(d)) is known
+    assert len(numbers(d)) == (2 if known else 1)
+
+
+def test_numbers_of_accounts() -> None:
+    """Of device_total in any case; of memory spaces, those that changed, unless one is all of device_total."""
+    total = account(TOTAL, 5, 5, peaks=(3, 3))
+    spaces = [
+        account("hbm", 5, 5, peaks=(3, 3)), account("smem", 2, 3, peaks=(1, 1)), account("vmem", 2, 2, peaks=(2, 1)),
+    ]  # fmt: skip
+    assert [[*row.values()] for row in numbers(difference([total, *spaces]))] == [
+        [TOTAL, "must fit", 5, 5, 0], [TOTAL, "peak", 3, 3, 0], ["smem", "reserved", 2, 3, 1],
+        ["vmem", "peak", 2, 1, -1],
+    ]  # fmt: skip
+    grown = account(TOTAL, 5, 7)
+    assert [row["account"] for row in numbers(difference([grown, account("hbm", 5, 7)]))] == [TOTAL] * 2
+    other = account("hbm", 5, 7, step_a=9)
+    assert [row["account"] for row in numbers(difference([grown, other]))] == [TOTAL] * 2 + ["hbm"] * 2
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"in_use_a": 4, "step_a": 1234}, "peak moved: that of A is at step 3, not 1,234"),
+        ({"in_use_b": 4, "step_b": 9}, "peak moved: that of B is at step 4, not 9"),
+    ],
+)
+def test_a_peak_that_moved(more: Row, text: str) -> None:
+    assert moved(account(TOTAL, 5, 5, **more)) == text
+
+
+def test_a_difference_in_a_terminal() -> None:
+    same = view(difference([account(TOTAL, 5, 5)], edits=[edit("flags", 0)]))
+    assert repr(same) == "<xlamem.Diff: Nothing changed: 5 B must fit, 5 B in use at the peak.>"
+    rows = [buffer((20 - i) * MIB, op_name=f"jit(f)/w{i}/x") for i in range(12)]
+    total = account(TOTAL, 0, 210 * MIB, moved=36 * MIB, in_use_a=4)
+    lines = repr(view(difference([total], buffers=rows))).splitlines()
+    assert lines[1:3] == ["  A  a", "  B  b"]
+    text = " ".join(" ".join(lines).split())
+    assert "device_total must fit 0 B 210.00 MiB +210.00 MiB" in text
+    assert "+20.00 MiB 9.5 % larger 1 w0/x f32[8]" in text
+    assert "+11.00 MiB 5.2 % larger 1 w9/x f32[8]" in text
+    assert "w10/x" not in text
+    assert "+36.00 MiB 17.1 % peak moved: that of A is at step 3, not 3" in text
+    assert text.rstrip(">").endswith("and 2 smaller groups: the attribute buffers has all buffers")
+    assert "smaller group" not in repr(view(difference([total], buffers=rows[:10])))
+    assert "peak moved" not in repr(view(difference([account(TOTAL, 5, 6)], buffers=rows)))
+
+
+# -- groups --------------------------------------------------------------------------------------
+
+
+def test_groups_of_buffers() -> None:
+    """The largest change first; the largest buffer of a group stands for it, on the side where it is."""
+    rows = [
+        buffer(3, op_name="jit(f)/l/x", shape_b="f32[3]", source_file_b="m.py", source_line_b=3, category_b="donated"),
+        buffer(-9, op_name="jit(f)/l/x", shape_a="f32[9]", cause="gone", bytes_b=0, bytes_a=9, category_a="constant"),
+        buffer(-9, op_name="jit(f)/l/y", shape_a="f32[8]", cause="gone", bytes_b=0, bytes_a=9, instruction_b=None),
+        buffer(7, op_name=None, instruction_a="copy.1", instruction_b="add.3.1", bytes_a=0, bytes_b=7),
+        buffer(2, op_name=None, instruction_a="copy.2", instruction_b="add.4", memory_space="vmem"),
+        buffer(1, op_name="x", argument=0), buffer(1, op_name="x", argument=0, category_b="parameter"),
+        buffer(99, account="vmem"), buffer(1, op_name=None, instruction_a=None, instruction_b=None),
+    ]  # fmt: skip
+    d = difference([account(TOTAL, 0, 0), account("vmem", 0, 0)], buffers=rows)
+    found = difference_groups(d, "buffer").to_pylist()
+    assert [(g["buffer"], g["n"], g["change"], g["bytes_a"], g["bytes_b"], g["n_shapes"]) for g in found] == [
+        ("l/y", 1, -9, 9, 0, 1), ("add", 2, 9, MIB, MIB + 9, 1), ("l/x", 2, -6, MIB + 9, MIB + 3, 2),
+        ("copy of x", 1, 1, MIB, MIB + 1, 1), ("x", 1, 1, MIB, MIB + 1, 1), (None, 1, 1, MIB, MIB + 1, 1),
+    ]  # fmt: skip
+    assert (found[2]["shape_a"], found[2]["source_file_b"]) == ("f32[9]", None)
+    assert found[1]["instruction_b"] == "add.3.1"
+    by_category = difference_groups(d, ("category",)).to_pylist()
+    assert [(g["category"], g["change"]) for g in by_category] == [
+        ("constant", -9), ("donated", 3), ("temp", 2), ("parameter", 1),
+    ]  # fmt: skip
+    _, place = numbered_groups(d, "category")
+    assert place.tolist() == [1, 0, 2, 2, 2, 2, 3, 2]
+    assert [g["n"] for g in difference_groups(d, "cause", account="vmem").to_pylist()] == [1]
+    both = difference_groups(d, ("memory_space", "cause")).to_pylist()
+    assert [(g["memory_space"], g["cause"], g["change"]) for g in both] == [
+        ("hbm", "gone", -18), ("hbm", "larger", 13), ("vmem", "larger", 2),
+    ]  # fmt: skip
+
+
+def test_groups_by_edit() -> None:
+    edits = [edit("flags", 5), edit("layers", 7)]
+    rows = [buffer(7, edit=1), buffer(2, edit=0), buffer(3, edit=0), buffer(1)]
+    d = difference([account(TOTAL, 0, 0)], buffers=rows, edits=edits)
+    found = difference_groups(d, "edit").to_pylist()
+    assert [(g["edit"], g["change"]) for g in found] == [("layers differ", 7), ("flags differ", 5), (None, 1)]
+
+
+# -- the verdict ---------------------------------------------------------------------------------
+
+
+KINDS = [
+    edit("compiler", 0, evidence="files"),
+    edit("layers", 60), edit("sharding", 11),
+    edit("dimensions", 99, evidence="buffers"),
+    edit("arguments", 0), edit("constants", 0), edit("operations", 9), edit("donation", -50),
+    edit("outputs", 9), edit("arguments", 2, text="few"),
+    edit("instructions", 0), edit("operation types", 0),
+    edit("memory space", 30, evidence="buffers"), edit("loops", 20),
+    edit("constants", -3, text="fewer"), edit("arguments", -2, text="less"),
+]  # fmt: skip
+"""Edits in the order of their rank, where 100 bytes more are in use."""
+
+
+def test_order_of_edits() -> None:
+    """Whatever their order in the table is, unless nothing else tells."""
+    shuffled = random.Random(2)
+    without_compiler = KINDS[1:]
+    for sign in (1, -1):
+        for kinds in (without_compiler, KINDS[1:4]):
+            for _ in range(20):
+                rows = shuffled.sample(kinds, len(kinds))
+                d: Any = difference([account(TOTAL, 100, 100 + 100 * sign)],
+                                    edits=[{**e, "change": sign * e["change"]} for e in rows])  # fmt: skip
+                assert [r["text"] for r in ranked_edits(d)] == [e["text"] for e in kinds]
+    d = difference([account(TOTAL, 100, 200)], edits=KINDS[::-1])
+    assert ranked_edits(d)[0]["kind"] == "compiler"
+    assert main_cause(difference([account(TOTAL, 1, 2)])) is None
+
+
+@pytest.mark.parametrize(
+    ("total", "peaks", "first"),
+    [((0, 100), (0, 0), "layers"), ((0, 100), (0, -50), "flags"), ((0, -100), (0, 50), "layers")],
+)
+def test_the_peak_counts_more_than_what_must_fit(total: Any, peaks: Any, first: str) -> None:
+    edits = [edit("layers", 60), edit("flags", -60)]
+    assert ranked_edits(difference([account(TOTAL, *total, peaks=peaks)], edits=edits))[0]["kind"] == first
+
+
+@pytest.mark.parametrize(("change", "explains"), [(10, True), (9, False), (-99, False)])
+def test_the_least_that_explains_a_change(change: int, explains: bool) -> None:
+    edits = [edit("layers", 0), edit("sharding", change)]
+    first = ranked_edits(difference([account(TOTAL, 0, 100)], edits=edits))[0]["kind"]
+    assert first == ("sharding" if explains else "layers")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "row", "follows"),
+    [
+        ((), edit("memory space", 0, evidence="buffers"), True),
+        ((), edit("element type", 0, evidence="buffers"), True),
+        ((), edit("donation", 0, evidence="buffers"), True),
+        ((), edit("dimensions", 0, evidence="buffers"), False),
+        (("compiler",), edit("dimensions", 0, evidence="buffers"), True),
+        ((), edit("loops", 0), False),
+        (("layers",), edit("loops", 0), True),
+        (("layers",), edit("dimensions", 0), False),
+        (("compiler",), edit("operations", 0, evidence="names"), True),
+        (("compiler",), edit("layers", 0, evidence="names"), False),
+        (("flags",), edit("operations", 0, evidence="names"), False),
+        (("compiler",), edit("operations", 0), False),
+    ],
+)
+def test_what_may_follow_from_another_edit(kinds: tuple[str, ...], row: Row, follows: bool) -> None:
+    from xlamem.compare.verdict import _may_follow
+
+    assert _may_follow(row, {*kinds, row["kind"]}) is follows
+
+
+def test_verdicts() -> None:
+    total = account(TOTAL, MIB, 3 * MIB, peaks=(MIB, 2 * MIB))
+    rows = [
+        buffer(MIB, op_name="jit(f)/a", edit=1, source_file_b="m.py", source_line_b=4),
+        buffer(2 * MIB, op_name="jit(f)/b"), buffer(-9 * MIB, op_name="jit(f)/c", edit=1),
+    ]  # fmt: skip
+    edits = [edit("flags", 0), edit("layers", MIB)]
+    assert verdict(difference([total], buffers=rows, edits=edits)) == (
+        "+2.00 MiB must fit, +1.00 MiB in use at the peak: layers differ (+1.00 MiB: a is larger, m.py:4)."
+    )
+    single = [{**row, "edit": None} for row in rows]
+    assert verdict(difference([total], buffers=single, edits=edits[:1])) == (
+        "+2.00 MiB must fit, +1.00 MiB in use at the peak: flags differ (+2.00 MiB: b is larger)."
+    )
+    assert verdict(difference([total], buffers=single[2:])) == (
+        "+2.00 MiB must fit, +1.00 MiB in use at the peak: the same arguments and operations are compiled differently."
+    )
+    less = account(TOTAL, 3 * MIB, MIB, peaks=(MIB, MIB))
+    assert verdict(difference([less], buffers=single, doubt="A is odd")) == (
+        "Not known (A is odd). As far as the text goes: -2.00 MiB must fit, ±0 in use at the peak: the same arguments"
+        " and operations are compiled differently (-9.00 MiB: c is smaller)."
+    )
+    level = account(TOTAL, MIB, MIB)
+    bills = [{"line": "outputs", "change": 3}, {"line": "packing", "change": -5},
+             {"line": "outputs", "part": "padding", "change": 2}, {"line": "donated", "change": 4},
+             {"line": "donated", "part": "padding", "change": -4}]  # fmt: skip
+    for shuffled in (bills, bills[::-1]):
+        assert verdict(difference([level], shuffled, edits=edits)) == (
+            "Nothing changed in total (1.00 MiB must fit), but outputs +5 B, packing -5 B: layers differ."
+        )
+    assert verdict(difference([level], buffers=single[:1], edits=edits)) == (
+        "Nothing changed in total (1.00 MiB must fit): layers differ."
+    )
+    up = account(TOTAL, MIB, MIB, peaks=(4, 5))
+    assert verdict(difference([up], edits=edits)) == "±0 must fit, +1 B in use at the peak: layers differ."
+
+
+def test_facts_are_in_their_order() -> None:
+    """Of edits that explain nothing."""
+    kinds = ["layers", "rematerialization", "operations", "donation"]
+    for order in permutations(kinds):
+        d: Any = SimpleNamespace(
+            peak_change=5, device_total_change=0, edits=difference([account(TOTAL, 0, 0)], edits=[
+                edit(kind, 0) for kind in order]).edits,
+        )  # fmt: skip
+        assert [row["kind"] for row in ranked_edits(d)] == kinds
