@@ -204,6 +204,16 @@ def test_a_batch_on_each_device(is_partitioned: bool, make: Make) -> None:
     assert row["action"] == f"Halve the batch of `x`{where} (8 to 4)."
 
 
+def test_a_random_key_is_no_batch(make: Make) -> None:
+    """A key is two integers, as the counters of the generator are two arrays in one; it may be part of the batch."""
+    counters = Buffer("c", "u32[2,1024]", (2, 6), "jit(f)/random_bits")
+    assert advice(program(make, [argument("key", "u32[2]", 0), counters]), "batch") == []
+    noise = Buffer("n", "f32[8,1024]", (2, 6), "jit(f)/add")
+    batch = [argument("batch['rng']", "u32[2]", 0), argument("batch['x']", "f32[8,16]", 1)]
+    (row,) = advice(program(make, [*batch, counters, noise]), "batch")
+    assert row["action"] == "Halve the batch of `batch` (8 to 4)."
+
+
 def test_a_dimension_of_features_is_no_batch(make: Make) -> None:
     """A recurrent cell multiplies [x, h], of 48 features each, by weights that have 96 rows."""
     dump = program(

@@ -16,6 +16,7 @@ from .buffer_names import buffer_names, trip_counts_of
 from .columns import Ints, Mask, encoded, ints
 from .interventions import NARROWER, Confidence, Intervention, Kind, argument_names, largest_first
 from .layout import DONATED, LIVE_OUT, MAX_TOTAL_BYTES, PARAMETER
+from .op_names import matching
 from .what_if import Change, WhatIf
 
 LOOP_LOWER, LOOP_UPPER = 0.7, 1.05
@@ -31,6 +32,8 @@ BODY_INPUT = "body_input"
 """Name for what a loop passes to its next iteration."""
 POLICY = "jax.checkpoint_policies.save_only_these_names"
 
+_RANDOM_KEY = r"^u32\[[24]\]"
+"""Shapes of the keys of JAX's random numbers, which have no batch."""
 LESS = "Let it keep less, or pass no policy."
 
 
@@ -187,6 +190,7 @@ class Batch(NamedTuple):
 def _batches(a: Activations) -> list[Batch]:
     p = a.p
     parameters = a.w.in_memory & ((p.category == PARAMETER) | (p.category == DONATED)) & (p.representative >= 0)
+    parameters[parameters] = ~matching(p.value_text("shape", p.representative[parameters]), _RANDOM_KEY)
     value = p.representative[parameters]
     number = ints(p.allocations, "parameter_number")[parameters]
     codes, names = encoded(pa.chunked_array([argument_names(a.w, value, number)]))
