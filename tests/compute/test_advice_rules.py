@@ -244,7 +244,7 @@ def test_the_batch_is_not_the_width_of_an_embedding(make: Make) -> None:
 @pytest.mark.parametrize(
     ("platform", "reader", "element_type", "confidence"),
     [
-        ("cpu", "fusion(%p.0), kind=kLoop, calls=%f", "f32", "likely"),
+        ("cpu", "fusion(%p.0), kind=kLoop, calls=%f", "f32", "try"),
         ("cpu", "fusion(%p.0), kind=kCustom, calls=%f", "f32", "try"),
         ("cpu", "dot(%p.0, %p.0)", "f32", "try"),
         ("cpu", "dot(%p.0, %p.0)", "f64", "likely"),
@@ -254,12 +254,20 @@ def test_the_batch_is_not_the_width_of_an_embedding(make: Make) -> None:
 def test_an_argument_in_a_type_without_instructions(
     platform: str, reader: str, element_type: str, confidence: str, make: Make
 ) -> None:
-    """On a CPU, what is kept in bf16 is converted to f32: only fusions need no copy of it."""
+    """On a CPU, what is kept in bf16 is converted to f32, for which there may be a copy."""
     x = argument("x", f"{element_type}[128,256]", 0, uses="  h, operand 0")
     dump = program(make, [x, Buffer("h", "f32[128,16]", (1, 5), "jit(f)/a", reader)], platform)
     (row,) = [row for row in advice(dump, "dtype") if row["argument"] == "x"]
     half = 128 * 256 * 4 // 2
     assert (row["confidence"], row["lower"]) == (confidence, -half if confidence == "try" else int(0.4 * half))
+
+
+@pytest.mark.parametrize("kind", ["kLoop", "kCustom"])
+def test_an_argument_that_is_updated_needs_no_copy(kind: str, make: Make) -> None:
+    x = argument("x", "f32[128,256]", 0, uses="  y, operand 0")
+    y = output("y", "f32[128,256]", op_name="jit(f)/add", instruction=f"fusion(%p.0), kind={kind}, calls=%f")
+    (row,) = advice(program(make, [x, y]), "dtype")
+    assert row["confidence"] == ("likely" if kind == "kLoop" else "try")
 
 
 # -- donation ------------------------------------------------------------------------------------
