@@ -407,6 +407,51 @@ def test_a_donated_argument_that_is_updated_in_place_keeps_its_name(make: Callab
     assert (rows["u"]["op_name"], rows["u"]["origin"], rows["u"]["argument"]) == ("cache['k']", "argument", 0)
 
 
+@pytest.mark.parametrize(
+    ("cache", "wanted"),
+    [
+        ("parameter(0), metadata={op_name=\"cache['k']\"}", "cache['k']"),
+        ("broadcast(%zero), dimensions={}", "jit(f)/dot_general"),
+    ],
+)
+def test_a_stack_of_updated_slices_has_the_name_of_their_argument(
+    cache: str, wanted: str, make: Callable[..., Path]
+) -> None:
+    """A scan over layers writes into the slice of each layer, and stacks the results in another buffer."""
+    shape, carried = "f32[4,8]", "(f32[4,8], f32[4,8])"
+    body = f"""%body (t: {carried}) -> {carried} {{
+  %t = {carried} parameter(0)
+  %stack = {shape} get-tuple-element(%t), index=0
+  %c = {shape} get-tuple-element(%t), index=1
+  %i = s32[] constant(0)
+  %slice = f32[1,8] dynamic-slice(%c, %i, %i)
+  %new = f32[1,1] dot(%i, %i), metadata={{op_name="jit(f)/dot_general"}}
+  %updated = f32[1,8] dynamic-update-slice(%slice, %new, %i, %i)
+  %d = {shape} dynamic-update-slice(%stack, %updated, %i, %i)
+  ROOT %r = {carried} tuple(%d, %c)
+}}
+"""
+    loop = f"{carried} while(%t), condition=%c, body=%body"
+    entry = f"""ENTRY %main () -> {carried} {{
+  %zero = f32[] constant(0)
+  %cache = {shape} {cache}
+  %zeros = {shape} broadcast(%zero), dimensions={{}}
+  %t = {carried} tuple(%zeros, %cache)
+  ROOT %l = {loop}
+}}
+"""
+    allocations = "allocation 0: size 128, parameter 0, shape |f32[4,8]| at ShapeIndex {}:\n"
+    allocations += value(0, "cache", 128, 0, shape) + "allocation 1: size 128, preallocated-temp:\n"
+    members = attacks.dump(
+        [value(1, "l{0}", 128, 0, shape)],
+        allocations=allocations,
+        records=[record(0, "cache", f"{shape} {cache}"), record(1, "l{0}", loop, positions="  l {0}")],
+        ranges=["cache{}:0-4", "l{0}:1-3"],
+        hlo=attacks.hlo(body, entry),
+    )
+    assert xlamem.buffer(xlamem.read(make(members)), 1).value["op_name"] == wanted
+
+
 def test_initial_values_that_a_trace_ends_at_name_nothing(make: Callable[..., Path]) -> None:
     """The body writes slices of what the loop reads, which other instructions pass on in a circle."""
     shape, carried = "f32[4,8]", "(f32[4,8], f32[4,8])"
