@@ -181,6 +181,7 @@ def test_padding_is_named(run: Any) -> None:
     ("origin", "opcode", "category", "wanted"),
     [
         ("argument", "fusion", "temp", "copy of cache['k']"),
+        ("argument", "fusion", "temp_in_output", "copy of cache['k']"),
         ("argument", "dynamic-slice", "temp", "dynamic-slice of cache['k']"),
         ("argument", "fusion", "live_out", "cache['k']"),  # an update of it
         ("own", "parameter", "parameter", "cache['k']"),

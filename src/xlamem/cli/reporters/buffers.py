@@ -116,7 +116,8 @@ def _relation(row: Row) -> str:
     if row.get("origin") in ("operand", "argument") and verb in MOVES:
         return f"{verb} of "
     # A fusion or a loop that moves or updates an argument has memory of its own.
-    return "copy of " if row.get("origin") == "argument" and row["category"] == "temp" else ""
+    is_temp = row["category"] in ("temp", "temp_in_output")
+    return "copy of " if is_temp and row.get("origin") == "argument" else ""
 
 
 def origin_text(row: Row) -> str:
