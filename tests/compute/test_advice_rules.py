@@ -318,6 +318,15 @@ def test_gradients_may_not_replace_weights(is_update: bool, make: Make) -> None:
         assert "They are gradients: donate it only if nothing reads it afterwards." in row["action"]
 
 
+@pytest.mark.parametrize("shape", ["f32[64,32]", "f32[32,64]", "s32[64,32]"])
+def test_an_argument_that_an_output_does_not_replace(shape: str, make: Make) -> None:
+    """It has as many bytes by chance, as a weight and the result of an inference may have."""
+    w = argument("w", "f32[64,32]", 0, uses="  y, operand 0")
+    y = output("y", shape, op_name="jit(f)/add", instruction="fusion(%p.0), kind=kLoop, calls=%f")
+    (row,) = advice(program(make, [w, y]), "donate")
+    assert ("donate it only if nothing reads it" in row["action"]) == (shape != "f32[64,32]")
+
+
 def test_gradients_of_one_argument(make: Make) -> None:
     """That of another argument is a constant, which is of no phase."""
     dump = program(

@@ -97,6 +97,10 @@ def donations(w: WhatIf) -> Iterator[Intervention]:
             # An update usually follows, and reads the argument.
             action = f"{donation.action} They are gradients: donate it only if nothing reads it afterwards."
             donation = replace(donation, lower=0, confidence="try", action=action)
+        elif not match.exact[found[rows]].all():
+            # They do not replace the argument: it may be a weight that happens to have as many bytes as a result.
+            note = "The outputs have other shapes or types: donate it only if nothing reads it afterwards."
+            donation = replace(donation, action=f"{donation.action} {note}")
         yield donation
 
 
