@@ -349,16 +349,17 @@ def test_a_buffer_of_a_library_has_the_line_of_the_model(make: Callable[..., Pat
     assert (row["source_file"], row["source_line"], row["phase"]) == ("/m/train.py", 17, "optimizer")
 
 
-def test_an_output_of_a_fusion_has_the_name_of_its_element(make: Callable[..., Path]) -> None:
-    """The op_name of the fusion is that of another one, even if all temporaries are clear."""
+@pytest.mark.parametrize("product", ["jit(f)/x/mul", "jit(f)/transpose(jvp(x))/mul"])
+def test_an_output_of_a_fusion_has_the_name_of_its_element(product: str, make: Callable[..., Path]) -> None:
+    """The op_name of the fusion is that of another one, even if all temporaries are clear. So is its phase."""
     fused = """%fused (a: f32[16]) -> (f32[16], f32[16]) {
   %a = f32[16] parameter(0)
   %m = f32[16] multiply(%a, %a), metadata={op_name="jit(f)/x/mul"}
   %s = f32[16] sine(%a), metadata={op_name="jit(f)/y/sin"}
   ROOT %t = (f32[16], f32[16]) tuple(%m, %s)
 }
-"""
-    called = '(f32[16], f32[16]) fusion(%t.1), kind=kLoop, calls=%fused, metadata={op_name="jit(f)/x/mul"}'
+""".replace("jit(f)/x/mul", product)
+    called = f'(f32[16], f32[16]) fusion(%t.1), kind=kLoop, calls=%fused, metadata={{op_name="{product}"}}'
     add = 'f32[16] add(%p, %p), metadata={op_name="jit(f)/z/add"}'
     entry = f"ENTRY %main () -> f32[16] {{\n  %t.1 = {add}\n  ROOT %f = {called}\n}}\n"
     allocations = "allocation 0: size 64, maybe-live-out:\n" + value(1, "f{1}", 64, shape="f32[16]")
@@ -372,8 +373,8 @@ def test_an_output_of_a_fusion_has_the_name_of_its_element(make: Callable[..., P
         hlo=attacks.hlo(fused, entry),
     )
     rows = xlamem.live_set(xlamem.read(make(members)), 2).to_pylist()
-    found = {(r["instruction"], r["op_name"], r["origin"]) for r in rows if r["role"] == "value"}
-    assert found == {("f", "jit(f)/y/sin", "hlo"), ("t.1", "jit(f)/z/add", "own")}
+    found = {(r["instruction"], r["op_name"], r["origin"], r["phase"]) for r in rows if r["role"] == "value"}
+    assert found == {("f", "jit(f)/y/sin", "hlo", None), ("t.1", "jit(f)/z/add", "own", None)}
 
 
 def test_a_donated_argument_that_is_updated_in_place_keeps_its_name(make: Callable[..., Path]) -> None:
