@@ -20,6 +20,7 @@ from conftest import DUMPS, every
 
 import xlamem
 from xlamem import cli, compute, formatting, schema
+from xlamem.cli.reporters.buffers import label
 from xlamem.cli.reporters.peak import budget_text
 from xlamem.compute.devices import parse_bytes
 
@@ -174,6 +175,22 @@ def test_padding_is_named(run: Any) -> None:
     assert "f32[64,64]  x.1  parameter, 16.00 KiB padding" in buffers
     wide = run("top", "--by", "buffer", DUMPS / "tpu-libtpu-0.0.50.1-v5e-odd_tree", columns=150)
     assert re.search(r"32\.00 KiB  16\.00 KiB  x  .*parameter", wide.out)
+
+
+@pytest.mark.parametrize(
+    ("origin", "opcode", "category", "wanted"),
+    [
+        ("argument", "fusion", "temp", "copy of cache['k']"),
+        ("argument", "fusion", "temp_in_output", "copy of cache['k']"),
+        ("argument", "dynamic-slice", "temp", "dynamic-slice of cache['k']"),
+        ("argument", "fusion", "live_out", "cache['k']"),  # an update of it
+        ("own", "parameter", "parameter", "cache['k']"),
+    ],
+)
+def test_what_has_the_name_of_an_argument_but_is_not_the_argument(
+    origin: str, opcode: str, category: str, wanted: str
+) -> None:
+    assert label({"op_name": "cache['k']", "origin": origin, "opcode": opcode, "category": category}) == wanted
 
 
 def test_limit_space_and_wide(run: Any) -> None:

@@ -204,6 +204,16 @@ def test_a_batch_on_each_device(is_partitioned: bool, make: Make) -> None:
     assert row["action"] == f"Halve the batch of `x`{where} (8 to 4)."
 
 
+def test_a_random_key_is_no_batch(make: Make) -> None:
+    """A key is two integers, as the counters of the generator are two arrays in one; it may be part of the batch."""
+    counters = Buffer("c", "u32[2,1024]", (2, 6), "jit(f)/random_bits")
+    assert advice(program(make, [argument("key", "u32[2]", 0), counters]), "batch") == []
+    noise = Buffer("n", "f32[8,1024]", (2, 6), "jit(f)/add")
+    batch = [argument("batch['rng']", "u32[2]", 0), argument("batch['x']", "f32[8,16]", 1)]
+    (row,) = advice(program(make, [*batch, counters, noise]), "batch")
+    assert row["action"] == "Halve the batch of `batch` (8 to 4)."
+
+
 def test_a_dimension_of_features_is_no_batch(make: Make) -> None:
     """A recurrent cell multiplies [x, h], of 48 features each, by weights that have 96 rows."""
     dump = program(
@@ -234,7 +244,7 @@ def test_the_batch_is_not_the_width_of_an_embedding(make: Make) -> None:
 @pytest.mark.parametrize(
     ("platform", "reader", "element_type", "confidence"),
     [
-        ("cpu", "fusion(%p.0), kind=kLoop, calls=%f", "f32", "likely"),
+        ("cpu", "fusion(%p.0), kind=kLoop, calls=%f", "f32", "try"),
         ("cpu", "fusion(%p.0), kind=kCustom, calls=%f", "f32", "try"),
         ("cpu", "dot(%p.0, %p.0)", "f32", "try"),
         ("cpu", "dot(%p.0, %p.0)", "f64", "likely"),
@@ -244,12 +254,20 @@ def test_the_batch_is_not_the_width_of_an_embedding(make: Make) -> None:
 def test_an_argument_in_a_type_without_instructions(
     platform: str, reader: str, element_type: str, confidence: str, make: Make
 ) -> None:
-    """On a CPU, what is kept in bf16 is converted to f32: only fusions need no copy of it."""
+    """On a CPU, what is kept in bf16 is converted to f32, for which there may be a copy."""
     x = argument("x", f"{element_type}[128,256]", 0, uses="  h, operand 0")
     dump = program(make, [x, Buffer("h", "f32[128,16]", (1, 5), "jit(f)/a", reader)], platform)
     (row,) = [row for row in advice(dump, "dtype") if row["argument"] == "x"]
     half = 128 * 256 * 4 // 2
     assert (row["confidence"], row["lower"]) == (confidence, -half if confidence == "try" else int(0.4 * half))
+
+
+@pytest.mark.parametrize("kind", ["kLoop", "kCustom"])
+def test_an_argument_that_is_updated_needs_no_copy(kind: str, make: Make) -> None:
+    x = argument("x", "f32[128,256]", 0, uses="  y, operand 0")
+    y = output("y", "f32[128,256]", op_name="jit(f)/add", instruction=f"fusion(%p.0), kind={kind}, calls=%f")
+    (row,) = advice(program(make, [x, y]), "dtype")
+    assert row["confidence"] == ("likely" if kind == "kLoop" else "try")
 
 
 # -- donation ------------------------------------------------------------------------------------
@@ -298,6 +316,15 @@ def test_gradients_may_not_replace_weights(is_update: bool, make: Make) -> None:
     else:
         assert (row["lower"], row["confidence"]) == (0, "try")
         assert "They are gradients: donate it only if nothing reads it afterwards." in row["action"]
+
+
+@pytest.mark.parametrize("shape", ["f32[64,32]", "f32[32,64]", "s32[64,32]"])
+def test_an_argument_that_an_output_does_not_replace(shape: str, make: Make) -> None:
+    """It has as many bytes by chance, as a weight and the result of an inference may have."""
+    w = argument("w", "f32[64,32]", 0, uses="  y, operand 0")
+    y = output("y", shape, op_name="jit(f)/add", instruction="fusion(%p.0), kind=kLoop, calls=%f")
+    (row,) = advice(program(make, [w, y]), "donate")
+    assert ("donate it only if nothing reads it" in row["action"]) == (shape != "f32[64,32]")
 
 
 def test_gradients_of_one_argument(make: Make) -> None:

@@ -349,16 +349,17 @@ def test_a_buffer_of_a_library_has_the_line_of_the_model(make: Callable[..., Pat
     assert (row["source_file"], row["source_line"], row["phase"]) == ("/m/train.py", 17, "optimizer")
 
 
-def test_an_output_of_a_fusion_has_the_name_of_its_element(make: Callable[..., Path]) -> None:
-    """The op_name of the fusion is that of another one, even if all temporaries are clear."""
+@pytest.mark.parametrize("product", ["jit(f)/x/mul", "jit(f)/transpose(jvp(x))/mul"])
+def test_an_output_of_a_fusion_has_the_name_of_its_element(product: str, make: Callable[..., Path]) -> None:
+    """The op_name of the fusion is that of another one, even if all temporaries are clear. So is its phase."""
     fused = """%fused (a: f32[16]) -> (f32[16], f32[16]) {
   %a = f32[16] parameter(0)
   %m = f32[16] multiply(%a, %a), metadata={op_name="jit(f)/x/mul"}
   %s = f32[16] sine(%a), metadata={op_name="jit(f)/y/sin"}
   ROOT %t = (f32[16], f32[16]) tuple(%m, %s)
 }
-"""
-    called = '(f32[16], f32[16]) fusion(%t.1), kind=kLoop, calls=%fused, metadata={op_name="jit(f)/x/mul"}'
+""".replace("jit(f)/x/mul", product)
+    called = f'(f32[16], f32[16]) fusion(%t.1), kind=kLoop, calls=%fused, metadata={{op_name="{product}"}}'
     add = 'f32[16] add(%p, %p), metadata={op_name="jit(f)/z/add"}'
     entry = f"ENTRY %main () -> f32[16] {{\n  %t.1 = {add}\n  ROOT %f = {called}\n}}\n"
     allocations = "allocation 0: size 64, maybe-live-out:\n" + value(1, "f{1}", 64, shape="f32[16]")
@@ -372,8 +373,8 @@ def test_an_output_of_a_fusion_has_the_name_of_its_element(make: Callable[..., P
         hlo=attacks.hlo(fused, entry),
     )
     rows = xlamem.live_set(xlamem.read(make(members)), 2).to_pylist()
-    found = {(r["instruction"], r["op_name"], r["origin"]) for r in rows if r["role"] == "value"}
-    assert found == {("f", "jit(f)/y/sin", "hlo"), ("t.1", "jit(f)/z/add", "own")}
+    found = {(r["instruction"], r["op_name"], r["origin"], r["phase"]) for r in rows if r["role"] == "value"}
+    assert found == {("f", "jit(f)/y/sin", "hlo", None), ("t.1", "jit(f)/z/add", "own", None)}
 
 
 def test_a_donated_argument_that_is_updated_in_place_keeps_its_name(make: Callable[..., Path]) -> None:
@@ -405,6 +406,51 @@ def test_a_donated_argument_that_is_updated_in_place_keeps_its_name(make: Callab
     )
     rows = {r["instruction"]: r for r in xlamem.live_set(xlamem.read(make(members)), 3).to_pylist()}
     assert (rows["u"]["op_name"], rows["u"]["origin"], rows["u"]["argument"]) == ("cache['k']", "argument", 0)
+
+
+@pytest.mark.parametrize(
+    ("cache", "wanted"),
+    [
+        ("parameter(0), metadata={op_name=\"cache['k']\"}", "cache['k']"),
+        ("broadcast(%zero), dimensions={}", "jit(f)/dot_general"),
+    ],
+)
+def test_a_stack_of_updated_slices_has_the_name_of_their_argument(
+    cache: str, wanted: str, make: Callable[..., Path]
+) -> None:
+    """A scan over layers writes into the slice of each layer, and stacks the results in another buffer."""
+    shape, carried = "f32[4,8]", "(f32[4,8], f32[4,8])"
+    body = f"""%body (t: {carried}) -> {carried} {{
+  %t = {carried} parameter(0)
+  %stack = {shape} get-tuple-element(%t), index=0
+  %c = {shape} get-tuple-element(%t), index=1
+  %i = s32[] constant(0)
+  %slice = f32[1,8] dynamic-slice(%c, %i, %i)
+  %new = f32[1,1] dot(%i, %i), metadata={{op_name="jit(f)/dot_general"}}
+  %updated = f32[1,8] dynamic-update-slice(%slice, %new, %i, %i)
+  %d = {shape} dynamic-update-slice(%stack, %updated, %i, %i)
+  ROOT %r = {carried} tuple(%d, %c)
+}}
+"""
+    loop = f"{carried} while(%t), condition=%c, body=%body"
+    entry = f"""ENTRY %main () -> {carried} {{
+  %zero = f32[] constant(0)
+  %cache = {shape} {cache}
+  %zeros = {shape} broadcast(%zero), dimensions={{}}
+  %t = {carried} tuple(%zeros, %cache)
+  ROOT %l = {loop}
+}}
+"""
+    allocations = "allocation 0: size 128, parameter 0, shape |f32[4,8]| at ShapeIndex {}:\n"
+    allocations += value(0, "cache", 128, 0, shape) + "allocation 1: size 128, preallocated-temp:\n"
+    members = attacks.dump(
+        [value(1, "l{0}", 128, 0, shape)],
+        allocations=allocations,
+        records=[record(0, "cache", f"{shape} {cache}"), record(1, "l{0}", loop, positions="  l {0}")],
+        ranges=["cache{}:0-4", "l{0}:1-3"],
+        hlo=attacks.hlo(body, entry),
+    )
+    assert xlamem.buffer(xlamem.read(make(members)), 1).value["op_name"] == wanted
 
 
 def test_initial_values_that_a_trace_ends_at_name_nothing(make: Callable[..., Path]) -> None:

@@ -12,7 +12,7 @@ from ..dump import hlo_body
 from ..parse.hlo_body import CALLS, HloBody
 from .columns import Ints, Mask, arrow_array, decoded, encoded, flags_of, ints, nullable, take, take_text
 from .op_names import OPTIMIZER, PHASES, is_optimizer_file, is_optimizer_state, layers, matching, patterns_of
-from .origins import NONE, ORIGINS, USER, has_opcode, operands_of, origins, uses_of
+from .origins import HLO, NONE, ORIGINS, USER, has_opcode, operands_of, origins, uses_of
 from .program import Program
 
 KINDS = (
@@ -92,10 +92,14 @@ def _layers(op_names: pa.Array) -> tuple[pa.Array, pa.Array]:
 def phases_of_values(p: Program, values: Ints) -> Ints:
     """Return the phase of each value as an index in PHASES, -1 if it is not known.
 
-    A phase that is only known from a user is not: that may belong to another phase.
+    A phase that is only known from a user is not: that may belong to another phase. An element of a fusion with a full
+    name of its own has the phase of that name or none: an update is no gradient, although it is fused with a product.
     """
-    phase = phases_of_rows(p, _rows(p, values))
-    is_guess = (take(origins(p).origin, values) == USER) | (phase < 0)
+    rows, origin = _rows(p, values), take(origins(p).origin, values)
+    phase = phases_of_rows(p, rows)
+    codes, names = origins(p).names.op_name
+    is_full = flags_of(matching(names, r"^jit\("), take(codes, rows)) & (origin == HLO)
+    is_guess = (origin == USER) | ((phase < 0) & ~is_full)
     return np.where(is_guess, phases_of_rows(p, take(p.instruction_row, values)), phase)
 
 

@@ -43,8 +43,8 @@ class End(NamedTuple):
     rows: Ints
     """Rows of the HLO text; -1 if nothing is named there."""
     elements: Ints
-    stacked: Mask
-    """Whether the trace went through a slice that is written into a larger buffer."""
+    update: Ints
+    """Row of the last `dynamic-update-slice` of which a trace took the slice, -1 for none."""
 
 
 class HloTrace:
@@ -53,7 +53,7 @@ class HloTrace:
     A position is a row of the HLO text and an element of its result (-1 for all of it). The trace goes into fusions,
     to the element of their root; into loop bodies, to what they write; and through copies, tuples and other
     instructions that move bytes. A slice that is written into a larger buffer stands for the buffer, unless the buffer
-    is an argument.
+    is an argument or part of one: a loop may stack what it has written into slices of a cache.
     """
 
     def __init__(self, body: HloBody, moving_calls: Ints, reserving_calls: Ints) -> None:
@@ -122,14 +122,20 @@ class HloTrace:
         # Elements that a loop passes on through other instructions lead in circles: follow their initial values.
         lost = np.flatnonzero((end.rows < 0) & (rows >= 0))
         end = _replace(end, lost, self._follow(rows[lost], elements[lost], _Way(into_updates=True, from_body=False)))
-        stacked = np.flatnonzero(end.stacked)
-        buffer = self._follow(rows[stacked], elements[stacked], _Way(into_updates=False, from_body=False))
-        in_argument = np.flatnonzero(self.is_entry_parameter(buffer.rows))
-        found = End(buffer.rows[in_argument], buffer.elements[in_argument], buffer.stacked[in_argument])
-        return _replace(end, stacked[in_argument], found)
+        stacked = np.flatnonzero(end.update >= 0)
+        self._name_buffers(end, stacked, rows[stacked], elements[stacked])
+        rest = stacked[~self.is_entry_parameter(end.rows[stacked])]
+        self._name_buffers(end, rest, end.update[rest], np.full(len(rest), -1))
+        return end
+
+    def _name_buffers(self, end: End, traces: Ints, rows: Ints, elements: Ints) -> None:
+        """End these traces at the buffers into which slices are written at these positions, if these are arguments."""
+        buffer = self._follow(rows, elements, _Way(into_updates=False, from_body=False))
+        found = np.flatnonzero(self.is_entry_parameter(buffer.rows))
+        _replace(end, traces[found], End(*(column[found] for column in buffer)))
 
     def _follow(self, rows: Ints, elements: Ints, way: _Way) -> End:
-        rows, elements, stacked = rows.copy(), elements.copy(), np.zeros(len(rows), bool)
+        rows, elements, update = rows.copy(), elements.copy(), np.full(len(rows), -1)
         fallback, active = np.full(len(rows), -1), np.flatnonzero(rows >= 0)
         for _ in range(MAX_STEPS):
             at, element = rows[active], elements[active]
@@ -137,19 +143,20 @@ class HloTrace:
             if not way.into_updates:  # only arguments are of interest
                 named = np.zeros(len(at), bool)
             inner = take(self.body.root, take(self.body.called, at))
-            stacked[active] |= self._is_fusion[at] & (take(self._update, inner) > 0)
+            of_fusion = np.where(self._is_fusion[at] & (take(self._update, inner) > 0), inner, -1)
+            update[active] = np.where(of_fusion >= 0, of_fusion, update[active])
             refinable = named & self._is_fusion[at] & (element >= 0) & self._has_tuple_root(at)
             fallback[active[refinable]] = at[refinable]
             going = ~((named & ~refinable) | self.is_entry_parameter(at))
             active, at, element = active[going], at[going], element[going]
             if not len(active):
                 break
-            stacked[active] |= self._update[at]
+            update[active] = np.where(self._update[at], at, update[active])
             rows[active], elements[active] = self._step(at, element, way)
             active = active[rows[active] >= 0]
         rows[active] = -1
         rows, elements = self._with_fallback(rows, elements, fallback)
-        return End(rows, elements, stacked)
+        return End(rows, elements, update)
 
     def _with_fallback(self, rows: Ints, elements: Ints, fallback: Ints) -> Position:
         lost = (rows < 0) & (fallback >= 0)

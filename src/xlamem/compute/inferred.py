@@ -9,12 +9,18 @@ import pyarrow as pa
 
 from .. import kernels as pc
 from .arenas import fragmentation
-from .columns import Ints, Mask, encoded, ints
+from .columns import Ints, Mask, encoded, flags_of, ints, take
 from .in_use import Window, covered
 from .layout import TEMP
+from .memory_stats import LIBTPU_RELEASES, is_libtpu_0_0_51
+from .op_names import matching
+from .origins import has_opcode
 from .program import Program
+from .uses import use_steps
 from .xla_peak import max_overlap
 
+PRESET_COLORS = (1, 3)
+"""VMEM and CMEM: the TPU compiler assigns their values before all others, and ends them with their last use."""
 ARENA_ALIGNMENT = 1 << 14
 """Alignment in bytes to which the TPU compiler rounds arenas in HBM."""
 
@@ -27,11 +33,9 @@ class Agreement(NamedTuple):
 
 
 XPROF = Agreement(546, 546)
-PEAK_MEMORY = Agreement(213, 239)
-TEMP_SIZE = {"libtpu 0.0.50.1 and before": Agreement(230, 262), "libtpu 0.0.51 and later": Agreement(44, 44)}
+PEAK_MEMORY = Agreement(151, 151)
+TEMP_SIZE = dict(zip(LIBTPU_RELEASES, (Agreement(230, 262), Agreement(44, 44)), strict=True))
 """By releases, of which the first counts unassigned bytes twice."""
-LIBTPU_0_0_51, LIBTPU_0_0_50_1 = 1003875606, 1004524046
-"""Changelists of the first release that counts unassigned bytes once, and of a patch of the one before."""
 
 
 class Inferred(NamedTuple):
@@ -69,16 +73,16 @@ def inferred_analysis(p: Program) -> list[Inferred]:
     temp_size_in_bytes is the size of the arenas in HBM, rounded up to ARENA_ALIGNMENT, or 0 if they hold only tuple
     tables and control-flow scalars (s32, pred). Until libtpu 0.0.50.1, their unassigned bytes are added.
     peak_memory_in_bytes is the size of parameters, constants and outputs in all spaces, plus the maximum bytes of live
-    temporaries in the space where these are greatest: their union in HBM and their sum elsewhere, without tuple tables.
-    A dump without allocations has none.
+    temporaries in the arena where these are greatest, without tuple tables. It is missing if that may be an arena in
+    VMEM and the dump has no used values. A dump without allocations has none.
     """
     module = p.tables["modules"].slice(0, 1).to_pylist()[0]
     if module["platform"] != "tpu" or not p.spaces:
         return []
     found = _temp_sizes(p, module["changelist"])
-    if p.steps is not None:
-        size = int(p.fixed_bytes().sum()) + _max_temporaries(p)
-        found.append(Inferred("peak_memory_in_bytes", size, PEAK_MEMORY))
+    temporaries = None if p.steps is None else _max_temporaries(p)
+    if temporaries is not None:
+        found.append(Inferred("peak_memory_in_bytes", int(p.fixed_bytes().sum()) + temporaries, PEAK_MEMORY))
     return found
 
 
@@ -87,10 +91,10 @@ def _temp_sizes(p: Program, changelist: int | None) -> list[Inferred]:
     aligned, unassigned = _arena_sizes(p)
     sizes = zip(TEMP_SIZE.items(), (aligned + unassigned, aligned), strict=True)
     found = [Inferred("temp_size_in_bytes", size, agreement, releases) for (releases, agreement), size in sizes]
-    if changelist is None and unassigned:
+    is_later = is_libtpu_0_0_51(changelist)
+    if is_later is None and unassigned:
         return found
-    is_later = changelist is not None and changelist >= LIBTPU_0_0_51 and changelist != LIBTPU_0_0_50_1
-    return [found[is_later]._replace(releases=None)]
+    return [found[bool(is_later)]._replace(releases=None)]
 
 
 class _ArenaSizes(NamedTuple):
@@ -115,17 +119,48 @@ def _arena_sizes(p: Program) -> _ArenaSizes:
     return _ArenaSizes(int(aligned.sum()), int((aligned - size).sum()) + unassigned)
 
 
-def _max_temporaries(p: Program) -> int:
-    """Return the maximum bytes of live temporaries in any one space."""
-    start, end = p.occupied_ranges()
-    counted, most = _temporaries_without_tuples(p) & (start >= 0), 0
-    for i, space in enumerate(p.spaces):
-        rows = np.flatnonzero(counted & (p.space == i))
-        if space.color == 0:
-            most = max(most, _max_union(p, counted, i))
-        else:
-            most = max(most, max_overlap(start[rows], end[rows], p.size[rows])[1])
-    return most
+def _max_temporaries(p: Program) -> int | None:
+    """Return the maximum bytes of live temporaries in any one arena, without tuple tables; None if it is not known.
+
+    They are the union of live ranges in most spaces. In those of PRESET_COLORS, values are live until their last use.
+    """
+    counted = _temporaries_without_tuples(p) & (p.occupied_ranges()[0] >= 0)
+    is_preset = np.isin([s.color for s in p.spaces], PRESET_COLORS)
+    most = 0
+    for i in np.flatnonzero(~is_preset).tolist():
+        arenas = covered(p, counted, window=Window(np.array([i]), None, p.steps or 1)).most
+        most = max(most, int(arenas.max(initial=0)))
+    rows = np.flatnonzero(counted & is_preset[p.space])
+    lower, upper = (_max_sum(p, rows, end[rows]) for end in _last_uses(p))
+    return max(most, upper) if max(most, lower) == max(most, upper) else None
+
+
+def _max_sum(p: Program, values: Ints, end: Ints) -> int:
+    """Return the maximum bytes in any one arena of values that are live until these steps, -1 for not at all."""
+    live = end >= 0
+    values, end, start = values[live], end[live], p.ranges[0][values[live]]
+    arenas = (np.flatnonzero(p.owner[values] == arena) for arena in np.unique(p.owner[values]))
+    return max((max_overlap(start[r], end[r], p.size[values[r]])[1] for r in arenas), default=0)
+
+
+def _last_uses(p: Program) -> tuple[Ints, Ints]:
+    """Return lower and upper bounds of the step of the last use of each value in its live range, -1 for no use.
+
+    They differ if it is a conditional, of which only some of the branches may use the value, or if no uses are known.
+    Slices that a ConcatBitcast joins are not counted at its step: its result has the same bytes.
+    """
+    start, end = p.ranges
+    value, step = use_steps(p)
+    last = np.full(len(p.owner), -1, np.int64)
+    if not len(value):
+        return last, end
+    within = (step >= start[value]) & (step <= end[value])
+    np.maximum.at(last, value[within], step[within])
+    codes, targets = p.texts("instructions", "custom_call_target")
+    joins = flags_of(matching(targets, "^ConcatBitcast$"), take(codes, p.instruction_row))
+    last[np.isin(last, start[joins & (start >= 0)])] -= 1
+    is_conditional = has_opcode(p, p.instruction_row, "^conditional$") & (start >= 0)
+    return np.where(np.isin(last, start[is_conditional]), start, last), last
 
 
 def _temporaries_without_tuples(p: Program) -> Mask:

@@ -13,7 +13,7 @@ from .. import kernels as pc
 from .aliasing import matched
 from .buffer_names import phases_of_values
 from .columns import Ints, Mask, arrow_array, encoded, take, take_text
-from .layout import TEMP
+from .layout import DONATED, LIVE_OUT, TEMP
 from .op_names import END, PHASES
 from .origins import has_opcode, origins, uses_of
 from .program import distinct_rows
@@ -48,7 +48,7 @@ MIN_SMALL_BUFFERS = 64
 _MIXING_OPCODES = "^(?:dot|convolution|custom-call|sort|reduce-window|fft|gather|reverse|transpose|cholesky)$"
 _MIXING_FUSIONS = "^k(?:Output|Input|Custom)$"
 _MIXING_PRIMITIVES = rf"/(?:dot_general|conv_general_dilated|sort|cumsum|fft|gather|transpose|rev){END}"
-_WIDENED = "On a CPU, XLA computes in f32: matrix products and loops may read a copy in f32."
+_WIDENED = "On a CPU, XLA computes in f32, and may read a copy in f32."
 _COLLECTIVES = r"^(?:all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute|ragged-all-to-all)"
 
 
@@ -97,6 +97,10 @@ def donations(w: WhatIf) -> Iterator[Intervention]:
             # An update usually follows, and reads the argument.
             action = f"{donation.action} They are gradients: donate it only if nothing reads it afterwards."
             donation = replace(donation, lower=0, confidence="try", action=action)
+        elif not match.exact[found[rows]].all():
+            # They do not replace the argument: it may be a weight that happens to have as many bytes as a result.
+            note = "The outputs have other shapes or types: donate it only if nothing reads it afterwards."
+            donation = replace(donation, action=f"{donation.action} {note}")
         yield donation
 
 
@@ -136,7 +140,7 @@ def _narrower_argument(w: WhatIf, name: str, number: int, values: Ints, outputs:
     change = Change(-int(w.p.allocation_size[allocations].sum()) // 2, w.none)
     values = largest_first(w, values)
     wide = w.p.value_text("element_type", values[:1])[0].as_py()
-    widened = w.p.tables.platform == "cpu" and NARROWER[wide] == "bfloat16" and not _only_loop_fusions_read(w, values)
+    widened = w.p.tables.platform == "cpu" and NARROWER[wide] == "bfloat16" and not _only_updates_read(w, values)
     note = _WIDENED if widened else "Where the program converts it back, temporaries grow."
     text = f"Keep `{name}` in {NARROWER[wide]} instead of {wide}, if that is precise enough. {note}"
     estimate = w.saved(change)
@@ -146,12 +150,17 @@ def _narrower_argument(w: WhatIf, name: str, number: int, values: Ints, outputs:
     return Intervention("dtype", values, change, lower, upper if large else 0, confidence, text, name, number)
 
 
-def _only_loop_fusions_read(w: WhatIf, values: Ints) -> bool:
-    """Return whether nothing but fusions of elementwise operations reads these values: they convert what they read."""
-    value, user, _, _ = uses_of(w.p)
+def _only_updates_read(w: WhatIf, values: Ints) -> bool:
+    """Return whether nothing reads these values but fusions of elementwise operations that write outputs.
+
+    They convert what they read. Other fusions may leave the conversion to an instruction of its own.
+    """
+    p, (value, user, _, _) = w.p, uses_of(w.p)
     users = user[np.isin(value, values) & (user >= 0)]
-    kinds = pc.cast(take_text(w.p.tables["instructions"]["fusion_kind"], users), pa.string())
-    return bool((_is_match(kinds, "^kLoop$") | has_opcode(w.p, users, "^(?:tuple|bitcast)$")).all())
+    kinds = pc.cast(take_text(p.tables["instructions"]["fusion_kind"], users), pa.string())
+    written = p.instruction_row[np.isin(p.category, (DONATED, LIVE_OUT))[p.owner]]
+    updates = _is_match(kinds, "^kLoop$") & np.isin(users, written)
+    return bool((updates | has_opcode(p, users, "^(?:tuple|bitcast)$")).all())
 
 
 def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe: Mask) -> Intervention:

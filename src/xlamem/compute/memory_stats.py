@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from ..display import View
 
 HOST = 5
+LIBTPU_RELEASES = "libtpu 0.0.50.1 and before", "libtpu 0.0.51 and later"
+LIBTPU_0_0_51, LIBTPU_0_0_50_1 = 1003875606, 1004524046
+"""Changelists of the first of the later releases, and of a patch of the one before it."""
 
 
 class ReleaseValue(NamedTuple):
@@ -79,7 +82,8 @@ def memory_analysis(dump: DumpLike) -> MemoryAnalysis:
 
     On CPU, the values depend on the release, which the text rarely reveals: jaxlib 0.4.28 and earlier print zeros;
     0.7.0 and 0.7.1 print a different peak; 0.11.2 includes thread-local allocations in both totals, 0.12.0 does not.
-    For TPU, `explain` infers more fields. All fields of a dump without allocations are None.
+    On TPU, libtpu 0.0.50.1 and before include them, too; `explain` infers more fields. All fields of a dump without
+    allocations are None.
 
     Parameters
     ----------
@@ -98,8 +102,7 @@ def memory_analysis(dump: DumpLike) -> MemoryAnalysis:
     elif module["platform"] != "gpu":
         size_by_field["temp_size_in_bytes"] = None
     if module["platform"] == "tpu":
-        size_by_field["total_allocation_bytes"] = sizes.of(sizes.main)
-        size_by_field["indefinite_allocations"] = sizes.of(sizes.main & ~sizes.temp)
+        by_release = _tpu(sizes, is_libtpu_0_0_51(module["changelist"]), size_by_field)
     return MemoryAnalysis(**{name: size_by_field.get(name) for name in FIELDS}, by_release=tuple(by_release))
 
 
@@ -116,6 +119,8 @@ class _Sizes:
             bools(allocations, column) for column in ("is_parameter", "is_live_out", "is_temp")
         )
 
+        self.totals = {"total_allocation_bytes": self.main, "indefinite_allocations": self.main & ~self.temp}
+
     def of(self, mask: Mask) -> int:
         return int(self.size[mask].sum())
 
@@ -131,11 +136,29 @@ class _Sizes:
         }
 
 
+def is_libtpu_0_0_51(changelist: int | None) -> bool | None:
+    """Return whether a changelist is that of libtpu 0.0.51 or later; None if it is not known."""
+    if changelist is None:
+        return None
+    return changelist >= LIBTPU_0_0_51 and changelist != LIBTPU_0_0_50_1
+
+
+def _tpu(sizes: _Sizes, is_later: bool | None, size_by_field: dict[str, int | None]) -> list[ReleaseValue]:
+    """Add the totals of a TPU program to `size_by_field`, and return those that depend on the release if unknown."""
+    values = []
+    for field, mask in sizes.totals.items():
+        by_release = sizes.of(mask), sizes.of(mask & ~sizes.thread_local)
+        is_known = is_later is not None or by_release[0] == by_release[1]
+        size_by_field[field] = by_release[bool(is_later)] if is_known else None
+        if not is_known:
+            values += [ReleaseValue(field, *v) for v in zip(LIBTPU_RELEASES, by_release, strict=True)]
+    return values
+
+
 def _cpu(sizes: _Sizes, tables: Tables, features: set[str], size_by_field: dict[str, int | None]) -> list[ReleaseValue]:
     """Add the fields of a CPU program to `size_by_field`, and return the values that depend on the release."""
     values = _cpu_kinds(sizes, features)
-    totals = {"total_allocation_bytes": sizes.main, "indefinite_allocations": sizes.main & ~sizes.temp}
-    for field, mask in totals.items():
+    for field, mask in sizes.totals.items():
         without_local = sizes.of(mask & ~sizes.thread_local)
         size_by_field[field] = without_local
         if sizes.of(mask & sizes.thread_local):

@@ -275,7 +275,7 @@ class Origins:
         p = self._p
         values = np.flatnonzero((row >= 0) & selected)
         ends = trace.follow(row[values], element[values])
-        self.is_stacked[values] = ends.stacked
+        self.is_stacked[values] = ends.update >= 0
         is_parameter = trace.is_entry_parameter(ends.rows)
         parameters, width = p.entry_parameters, int(max(element.max(initial=0), ends.elements.max(initial=0))) + 2
         by_position = Rows(row[parameters] * width + element[parameters] + 1)

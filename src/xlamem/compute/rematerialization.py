@@ -15,7 +15,8 @@ from .aliasing import is_partitioned
 from .buffer_names import buffer_names, trip_counts_of
 from .columns import Ints, Mask, encoded, ints
 from .interventions import NARROWER, Confidence, Intervention, Kind, argument_names, largest_first
-from .layout import DONATED, LIVE_OUT, MAX_TOTAL_BYTES, PARAMETER
+from .layout import DONATED, LIVE_OUT, MAX_TOTAL_BYTES, PARAMETER, TEMP
+from .op_names import matching
 from .what_if import Change, WhatIf
 
 LOOP_LOWER, LOOP_UPPER = 0.7, 1.05
@@ -24,13 +25,19 @@ BATCH_LOWER, BATCH_UPPER = 0.6, 1.25
 DTYPE_UPPER = 1.47
 """Multiples of the estimates that are bounds; docs/advice.md has the measurements."""
 VMEM, VMEM_SHARE = 64 << 20, 0.4
-"""Bytes, and the share of an estimate, that may move from a TPU's main memory to its VMEM."""
+"""Bytes, and the share of an estimate, that may move from a TPU's main memory to its VMEM.
+
+Where half of what is in VMEM is more than this share, that may move: it shrinks as well.
+"""
+VMEM_COLOR = 1
 MAX_CHUNK = 1 << 12
 """Maximum number of iterations in a chunk."""
 BODY_INPUT = "body_input"
 """Name for what a loop passes to its next iteration."""
 POLICY = "jax.checkpoint_policies.save_only_these_names"
 
+_RANDOM_KEY = r"^u32\[[24]\]"
+"""Shapes of the keys of JAX's random numbers, which have no batch."""
 LESS = "Let it keep less, or pass no policy."
 
 
@@ -90,8 +97,11 @@ def _recomputed_layers(a: Activations, layers: Layers) -> Intervention:
 
 def _with_vmem(w: WhatIf, estimate: int) -> int:
     """Return an upper bound for activations that shrink: on a TPU, some of the others may then move to VMEM."""
-    vmem = min(VMEM, int(VMEM_SHARE * estimate)) if w.p.tables.platform == "tpu" else 0
-    return min(estimate + max(vmem, 0), w.peak)
+    if w.p.tables.platform != "tpu":
+        return min(estimate, w.peak)
+    is_vmem = np.array([space.color == VMEM_COLOR for space in w.p.spaces], bool)[w.p.space_of_allocation]
+    room = int(w.p.allocation_size[is_vmem & (w.p.category == TEMP)].sum()) // 2
+    return min(estimate + min(VMEM, max(room, int(VMEM_SHARE * estimate), 0)), w.peak)
 
 
 def _policy(names: tuple[str, ...]) -> str:
@@ -187,6 +197,7 @@ class Batch(NamedTuple):
 def _batches(a: Activations) -> list[Batch]:
     p = a.p
     parameters = a.w.in_memory & ((p.category == PARAMETER) | (p.category == DONATED)) & (p.representative >= 0)
+    parameters[parameters] = ~matching(p.value_text("shape", p.representative[parameters]), _RANDOM_KEY)
     value = p.representative[parameters]
     number = ints(p.allocations, "parameter_number")[parameters]
     codes, names = encoded(pa.chunked_array([argument_names(a.w, value, number)]))

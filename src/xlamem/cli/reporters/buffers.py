@@ -113,8 +113,11 @@ def _relation(row: Row) -> str:
     if row.get("origin") == "user":
         return "read by "
     verb = (row.get("opcode") or "").removesuffix("-start").removesuffix("-done")
-    is_moved = row.get("origin") in ("operand", "argument") and verb in MOVES
-    return f"{verb} of " if is_moved else ""
+    if row.get("origin") in ("operand", "argument") and verb in MOVES:
+        return f"{verb} of "
+    # A fusion or a loop that moves or updates an argument has memory of its own.
+    is_temp = row["category"] in ("temp", "temp_in_output")
+    return "copy of " if is_temp and row.get("origin") == "argument" else ""
 
 
 def origin_text(row: Row) -> str:
