@@ -21,7 +21,7 @@ NATIVE = ROOT / "_native"
 
 ORDER = (
     "errors", "kernels", "schema", "formatting", "display", "input", "parse", "dump", "compute", "warehouse", "compare",
-    "page", "gate", "cli",
+    "page", "gate", "cli", "__main__",
 )  # fmt: skip
 """Each package imports only itself and those before it."""
 NATIVE_FOR = {"parse", "compute"}

@@ -183,8 +183,12 @@ def test_the_state_of_both_sides_is_visible(run: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("a", "b"), list(pairwise(EVERY)), ids=lambda folder: folder.name)
 def test_unrelated_dumps(run: Any, a: Path, b: Path) -> None:
     """Other platforms and releases, dumps without live ranges, truncated ones, several programs on one side."""
-    status, out, _ = run(a, b)
-    assert status in (0, 3)
+    status, out, error = run(a, b)
+    if "killed" in a.name + b.name:
+        assert (status, out) == (2, "")
+        assert error.endswith(" has no allocations: its memory use is unknown\n")
+    else:
+        assert status in (0, 3)
     lines = out.splitlines()
     assert len(lines) <= 40
     assert max(map(len, lines), default=0) <= 80
@@ -193,12 +197,8 @@ def test_unrelated_dumps(run: Any, a: Path, b: Path) -> None:
 def test_a_dump_against_nothing(run: Any, tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_text("BufferAssignment:\n")
-    status, out, _ = run(empty, SCAN)
-    assert status == 0
-    assert out.startswith("Not known (A is not known")
-    assert "0 B" in out
-    assert run(SCAN, empty)[1].count("[GONE]") >= 3
-    assert run(empty, empty)[0] == 0
+    for sides in ((empty, SCAN), (SCAN, empty), (empty, empty)):
+        assert run(*sides) == (2, "", "error: empty.txt has no allocations: its memory use is unknown\n")
 
 
 def test_json(run: Any) -> None:

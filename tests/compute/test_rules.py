@@ -497,15 +497,15 @@ def test_an_alternative_representative(make: Make) -> None:
         assert p.value_ids[p.representative].tolist() == [2]
 
 
-@pytest.mark.parametrize(("color", "most"), [(0, 64), (1, 128), (7, 128)])
-def test_temporaries_that_share_bytes(color: int, most: int, make: Make) -> None:
-    """Their union counts in HBM, and their sum elsewhere, whichever space is the first."""
+@pytest.mark.parametrize(("color", "most"), [(0, 64), (1, None), (7, 64)])
+def test_temporaries_that_share_bytes(color: int, most: int | None, make: Make) -> None:
+    """Their union counts, whichever space is the first. That of VMEM depends on uses, which the dump does not print."""
     values = [value(i, f"v.{i}", 64, color=color) for i in range(2)]
     allocations = f"allocation 0: size 64, color {color}, preallocated-temp:\n{''.join(values)}"
     members = attacks.dump([], allocations=allocations, ranges=["v.0{}:0-2", "v.1{}:1-3"])
     p = program(xlamem.read(make(members, "cl_1004524046.after_optimizations")))
     found = {i.field: i.bytes for i in inferred_analysis(p)}
-    assert found["peak_memory_in_bytes"] == most
+    assert found.get("peak_memory_in_bytes") == most
 
 
 @pytest.mark.parametrize(("sizes", "text"), [
