@@ -125,7 +125,7 @@ class SeenInstructions:
                 return None
             links += 1
             batch = np.searchsorted(self._starts, earlier[todo], "right") - 1
-            for k in np.unique(batch).tolist():
+            for k in np.flatnonzero(np.bincount(batch)).tolist():  # np.unique would import numpy.ma
                 rows = todo[batch == k]
                 previous = earlier[rows] - self._starts[k]
                 other, begins, ends = self._texts[k]
