@@ -198,7 +198,9 @@ def test_a_dump_against_nothing(run: Any, tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_text("BufferAssignment:\n")
     for sides in ((empty, SCAN), (SCAN, empty), (empty, empty)):
-        assert run(*sides) == (2, "", "error: empty.txt has no allocations: its memory use is unknown\n")
+        refused = "", "error: empty.txt has no allocations: its memory use is unknown\n"
+        assert run(*sides) == (2, *refused)
+        assert run(*sides, "--exit-code") == (3, *refused)
 
 
 def test_json(run: Any) -> None:

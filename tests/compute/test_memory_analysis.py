@@ -210,6 +210,22 @@ def test_peak_in_vmem(used: str, by: str, wanted: int | None, make: Callable[...
     assert peak_of(dump) == wanted
 
 
+@pytest.mark.parametrize("of_files", [True, False])
+def test_peak_in_vmem_with_some_of_the_uses(of_files: bool, make: Callable[..., Path]) -> None:
+    """One of two values that may be live together has no uses, or no record since the file ends before it."""
+    values = [attacks.value(i, f"s.{i}", 1024, 1024 * i, color=1) for i in range(2)]
+    records = [attacks.record(i, f"s.{i}", uses=f"  s.{3 + i}, operand 0") for i in range(2)]
+    live = ["s.0{}:0-5", "s.1{}:2-5"]
+    text = attacks.dump(values, allocations=VMEM, records=records, steps=6, ranges=live)
+    stem = "cl_1014260217.after_optimizations"
+    assert peak_of(xlamem.read(make(text, stem))) == 2048
+    used = text["buffer-assignment-values"]
+    unknown = b" uses are not initialized yet.\n"
+    changed = used.partition(b"<1 ")[0] if of_files else used.replace(b" uses:\n  s.4, operand 0\n", unknown)
+    assert changed != used
+    assert peak_of(xlamem.read(make(text | {"buffer-assignment-values": changed}, stem))) is None
+
+
 def test_peak_in_vmem_without_uses(make: Callable[..., Path]) -> None:
     values = [attacks.value(0, "s.0", 1024, color=1)]
     text = attacks.dump(values, allocations=VMEM, steps=6, ranges=["s.0{}:0-5"])

@@ -721,3 +721,21 @@ def test_a_warning_of_the_allocator_before_the_error(request_text: str) -> None:
 def test_a_warning_of_the_allocator_about_no_failure() -> None:
     text = "16.00GiB with freed_by_count=0. The caller indicates that this is not a failure, but"
     assert len(read_oom(BFC.format(text))) == 0
+
+
+def test_a_warning_of_another_rank() -> None:
+    log = "[rank1]: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1073741824 bytes.\n"
+    found = read_oom(log + "[rank0]: " + BFC.format("1.00GiB (rounded to 1073741824)"))
+    assert found.reports["rank"].to_pylist() == ["rank1", "rank0"]
+
+
+def test_a_warning_with_buffers_below_it() -> None:
+    """The message that repeats the request has none."""
+    warning = BFC.format("1.00GiB (rounded to 1073741824)")
+    buffers = GPU.partition("\n")[2]
+    error = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1073741824 bytes.\n"
+    alone = read_oom(warning + buffers)
+    found = read_oom(warning + buffers + error)
+    assert alone.buffers.num_rows > 0
+    assert found.buffers.num_rows == alone.buffers.num_rows
+    assert found.reports["form"].to_pylist() == ["peak_buffers", "runtime"]

@@ -51,7 +51,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        with _pandas_hidden():
+        with _optional_modules_hidden():
             command: click.Command = import_module(f".verbs.{cmd_name}", __name__).command
         return command
 
@@ -82,7 +82,7 @@ class Commands(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-class _NoPandas:
+class _NotInstalled:
     """A finder of modules for which pandas, dateutil and cloudpickle are not installed."""
 
     @staticmethod
@@ -92,18 +92,18 @@ class _NoPandas:
 
 
 @contextmanager
-def _pandas_hidden() -> Iterator[None]:
-    """Keep pyarrow from importing what it only tries: pandas takes longer than most commands."""
+def _optional_modules_hidden() -> Iterator[None]:
+    """Keep pyarrow from importing what it uses only if it is there: pandas takes longer than most commands."""
     if "pyarrow" in sys.modules:
         yield
         return
-    sys.meta_path.insert(0, _NoPandas)
+    sys.meta_path.insert(0, _NotInstalled)
     try:
         yield
         if "pyarrow" in sys.modules:
             sys.modules["pyarrow"].array([])
     finally:
-        sys.meta_path.remove(_NoPandas)
+        sys.meta_path.remove(_NotInstalled)
 
 
 def _limit_memory(ctx: click.Context, parameter: click.Parameter, size: str | None) -> None:

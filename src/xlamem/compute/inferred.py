@@ -74,7 +74,7 @@ def inferred_analysis(p: Program) -> list[Inferred]:
     tables and control-flow scalars (s32, pred). Until libtpu 0.0.50.1, their unassigned bytes are added.
     peak_memory_in_bytes is the size of parameters, constants and outputs in all spaces, plus the maximum bytes of live
     temporaries in the arena where these are greatest, without tuple tables. It is missing if that may be an arena in
-    VMEM and the dump has no used values. A dump without allocations has none.
+    VMEM and uses are missing, or only some branches of a conditional have them. A dump without allocations has none.
     """
     module = p.tables["modules"].slice(0, 1).to_pylist()[0]
     if module["platform"] != "tpu" or not p.spaces:
@@ -138,29 +138,35 @@ def _max_temporaries(p: Program) -> int | None:
 def _max_sum(p: Program, values: Ints, end: Ints) -> int:
     """Return the maximum bytes in any one arena of values that are live until these steps, -1 for not at all."""
     live = end >= 0
+    if not live.any():
+        return 0
     values, end, start = values[live], end[live], p.ranges[0][values[live]]
-    arenas = (np.flatnonzero(p.owner[values] == arena) for arena in np.unique(p.owner[values]))
-    return max((max_overlap(start[r], end[r], p.size[values[r]])[1] for r in arenas), default=0)
+    order = np.argsort(p.owner[values], kind="stable")
+    arenas = np.split(order, np.flatnonzero(np.diff(p.owner[values[order]])) + 1)
+    return max(max_overlap(start[r], end[r], p.size[values[r]])[1] for r in arenas)
 
 
 def _last_uses(p: Program) -> tuple[Ints, Ints]:
     """Return lower and upper bounds of the step of the last use of each value in its live range, -1 for no use.
 
-    They differ if it is a conditional, of which only some of the branches may use the value, or if no uses are known.
-    Slices that a ConcatBitcast joins are not counted at its step: its result has the same bytes.
+    They differ if it is a conditional, of which only some of the branches may use the value, or if its uses are not
+    known. Slices that a ConcatBitcast joins are not counted at its step: its result has the same bytes.
     """
     start, end = p.ranges
     value, step = use_steps(p)
     last = np.full(len(p.owner), -1, np.int64)
-    if not len(value):
-        return last, end
     within = (step >= start[value]) & (step <= end[value])
     np.maximum.at(last, value[within], step[within])
     codes, targets = p.texts("instructions", "custom_call_target")
     joins = flags_of(matching(targets, "^ConcatBitcast$"), take(codes, p.instruction_row))
     last[np.isin(last, start[joins & (start >= 0)])] -= 1
     is_conditional = has_opcode(p, p.instruction_row, "^conditional$") & (start >= 0)
-    return np.where(np.isin(last, start[is_conditional]), start, last), last
+    lower = np.where(np.isin(last, start[is_conditional]), start, last)
+    files = p.tables["files"].select(["role", "complete"]).to_pylist()
+    is_complete = all(file["complete"] for file in files if file["role"].startswith("buffer-assignment"))
+    has_record = np.isin(p.value_ids, ints(p.tables["positions"], "value_id"))
+    is_known = pc.fill_null(p.tables["values"]["uses_known"], False).to_numpy() & has_record
+    return lower, np.where(is_known & is_complete, last, end)
 
 
 def _temporaries_without_tuples(p: Program) -> Mask:

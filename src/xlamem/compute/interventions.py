@@ -97,9 +97,9 @@ def donations(w: WhatIf) -> Iterator[Intervention]:
             # An update usually follows, and reads the argument.
             action = f"{donation.action} They are gradients: donate it only if nothing reads it afterwards."
             donation = replace(donation, lower=0, confidence="try", action=action)
-        elif not match.exact[found[rows]].all():
+        elif 2 * p.extent[value[rows[match.exact[found[rows]]]]].sum() < p.extent[value[rows]].sum():
             # They do not replace the argument: it may be a weight that happens to have as many bytes as a result.
-            note = "The outputs have other shapes or types: donate it only if nothing reads it afterwards."
+            note = "The outputs mostly have other shapes or types: donate it only if nothing reads it afterwards."
             donation = replace(donation, action=f"{donation.action} {note}")
         yield donation
 

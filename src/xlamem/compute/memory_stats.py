@@ -82,8 +82,8 @@ def memory_analysis(dump: DumpLike) -> MemoryAnalysis:
 
     On CPU, the values depend on the release, which the text rarely reveals: jaxlib 0.4.28 and earlier print zeros;
     0.7.0 and 0.7.1 print a different peak; 0.11.2 includes thread-local allocations in both totals, 0.12.0 does not.
-    On TPU, libtpu 0.0.50.1 and before include them, too; `explain` infers more fields. All fields of a dump without
-    allocations are None.
+    On TPU, libtpu 0.0.50.1 and before include them, too: both are None where it matters and the release is not known.
+    `explain` infers more fields. All fields of a dump without allocations are None.
 
     Parameters
     ----------

@@ -151,7 +151,14 @@ def _compare_dumps(
 ) -> int:
     from ..reporters.diff import Comparison, screen  # imports rich
 
-    c = Comparison(diff(*dumps), dumps, account, by)
+    try:
+        d = diff(*dumps)
+    except UsageError as error:  # one has no allocations
+        if not gate:
+            raise
+        console.error(str(error), console.UNREADABLE)
+        return console.UNREADABLE
+    c = Comparison(d, dumps, account, by)
     groups = difference_groups(c.diff, by, account=account)
     if output.json:
         console.write_document("diff", _as_json(c, groups, output))

@@ -202,11 +202,18 @@ class _Scanner:
 
 
 def _without_warnings(messages: list[Message]) -> list[Message]:
-    """Leave out the allocator's warnings about requests that another message reports."""
-    requests = [m.row for m in messages if m.warning is None and m.row["requested_bytes"] is not None]
-    texts = {row["requested_text"] for row in requests}
-    sizes = {-(-row["requested_bytes"] // _BFC_UNIT) * _BFC_UNIT for row in requests}
-    return [m for m in messages if m.warning is None or not (m.warning in texts or m.row["requested_bytes"] in sizes)]
+    """Leave out the allocator's warnings about requests that another message of the same rank reports."""
+    reported: set[tuple[str | None, str | int]] = set()
+    for m in messages:
+        if m.warning is None and m.row["requested_bytes"] is not None:
+            rounded = -(-m.row["requested_bytes"] // _BFC_UNIT) * _BFC_UNIT
+            reported |= {(m.label, m.row["requested_text"]), (m.label, rounded)}
+
+    def is_reported(m: Message) -> bool:
+        is_bare = m.row["form"] == "runtime" and not m.usage and not m.buffers
+        return is_bare and not reported.isdisjoint({(m.label, m.warning), (m.label, m.row["requested_bytes"])})
+
+    return [m for m in messages if m.warning is None or not is_reported(m)]
 
 
 def _unfold(text: str) -> list[str]:
