@@ -22,7 +22,7 @@ XLAMEM = Path(sys.executable).with_name("xlamem")
 SCRIPT = Path(__file__).with_name("plain_convert.py")
 LABELS = {"ours": "xlamem convert", "again": "the same, nothing new", "script": "Python re and pyarrow's writer"}
 TIMES = 10
-"""How often a platform team has the dumps of the fleet: "nothing new" is measured on 25,000 dumps."""
+"""Copies of the fleet in "nothing new", so that the start of the command counts little."""
 Used = dict[str, list[dict[str, float]]]
 """What each run of a command used."""
 

@@ -583,6 +583,17 @@ def test_a_cold_start_imports_only_what_it_needs(verb: str) -> None:
     assert int(imports) < MOST_IMPORTS
 
 
+def test_a_conversion_imports_no_datasets(tmp_path: Path) -> None:
+    """Neither the first one, nor one that finds nothing new."""
+    code = (
+        "import sys; from xlamem import cli; cli.main(sys.argv[1:]); cli.main(sys.argv[1:]); "
+        "print(sorted({'pandas', 'duckdb', 'pyarrow.acero', 'pyarrow.compute', 'pyarrow.dataset'} & {*sys.modules}))"
+    )
+    command = [sys.executable, "-c", code, "convert", LAYERS, "--to", tmp_path, "--engine", "here"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert shown.stdout.splitlines()[-1] == "[]"
+
+
 @pytest.mark.parametrize("command", [["diff", DUMPS / "cpu-jaxlib-0.12.0-scan_while"], ["check", "--device", "v5e"]])
 def test_comparisons_of_dumps_import_no_datasets(command: list[Any], tmp_path: Path) -> None:
     code = (

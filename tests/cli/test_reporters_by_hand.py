@@ -658,7 +658,7 @@ def test_one_line_or_two(width: int | None, wide: bool, columns: bool, monkeypat
 def test_inputs_that_were_skipped(n_skipped: int, code: int) -> None:
     """The command runs, and its exit code says that there were some."""
     found: list[Any] = []
-    decorated = options._opened("dump", lambda path, module: inputs.Opened((path, module), n_skipped))  # type: ignore
+    decorated = options._opened("dump", lambda path, module: inputs.Opened((path, module), n_skipped))  # type: ignore[arg-type]
     run: Any = decorated(lambda **arguments: found.append(arguments))
     assert run("d", "m", step=4) == code
     assert found == [{"dump": ("d", "m"), "step": 4}]

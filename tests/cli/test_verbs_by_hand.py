@@ -98,7 +98,7 @@ def test_a_budget_of_empty_options() -> None:
 
 
 def test_errors_of_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """They are said wherever somebody looks; reports of an earlier run are deleted, but no baseline."""
+    """Faults are in every report; reports of an earlier run are deleted, but no baseline."""
     summary = tmp_path / "summary"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     summary.write_text("before\n")

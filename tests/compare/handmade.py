@@ -1,4 +1,4 @@
-"""Differences made by hand, for the words that are said of them."""
+"""Small differences, for the tests of their wording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a difference: sentences, marks, shares and tables, on differences made by hand."""
+"""The wording of small differences: sentences, marks, shares and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of single modules on values made for them: ties, limits, nulls, and what is said about them."""
+"""Single functions on small inputs: ties, limits, nulls, and wording."""
 
 from __future__ import annotations
 

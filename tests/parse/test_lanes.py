@@ -94,7 +94,7 @@ def test_the_first_error_is_raised(n: int) -> None:
 
 @pytest.mark.parametrize("lane", ["slow", lanes.KEEP])
 def test_the_caller_prefers_quick_lanes(lane: str) -> None:
-    """And the other threads the others: whoever waits for a quick job does not get a slow one first."""
+    """The other threads prefer slow jobs, so that a quick job does not wait for them."""
     started, go, ran = threading.Event(), threading.Event(), []  # type: tuple[threading.Event, threading.Event, list[str]]
     with Lanes(2) as jobs:
         jobs.submit("first", lambda: started.set() or go.wait(WAIT))

@@ -1,4 +1,4 @@
-"""Texts that hardly any dump has, small enough to see what must be said of them."""
+"""Rare texts, small enough to state the expected diagnostics."""
 
 from __future__ import annotations
 
@@ -551,7 +551,7 @@ def test_totals_of_more_than_64_bits(n: int) -> None:
 
 @pytest.mark.parametrize("between", ["\n", "", "\n\n", "x\n", "\n\nx\n"])
 def test_the_used_values_are_below_their_total(between: str, make: Callable[..., Path]) -> None:
-    """The name of the file tells that nothing else is in it. What is said of it is the same without the name."""
+    """The file name implies a single section. The diagnostics are the same without it."""
     text = f"Total bytes used: 64 (64B)\n{between}Used values:\n{RECORDS}"
     folder = make({"buffer-assignment": ALLOCATIONS.encode(), "buffer-assignment-values": text.encode()})
     named, unnamed = xlamem.read(folder), read(buffer_assignment=ALLOCATIONS, buffer_assignment_values=text)

@@ -289,7 +289,7 @@ def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
 def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
     if isinstance(array, pa.DictionaryArray):
         lengths = np.append(_lengths(array.dictionary), 0)  # -1, the code of null, selects the last element
-        codes = array.indices if not array.null_count else pc.fill_null(array.indices, -1)
+        codes = pc.fill_null(array.indices, -1)
         row_lengths: npt.NDArray[np.int64] = lengths[codes.to_numpy(zero_copy_only=False)]
         return row_lengths
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]

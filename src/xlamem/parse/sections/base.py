@@ -59,7 +59,7 @@ class Context(Protocol):
 
 
 SizeOf = Callable[[int], int]
-"""Returns about how many of the bytes that are left belong to the next span: at most all."""
+"""Takes the bytes that are left of a section, and returns about how many of them form the next span."""
 
 Derived = Callable[[Context, Batch, Columns], Column]
 """Computes a derived column: (context, batch, columns of its table) -> column."""
