@@ -592,8 +592,9 @@ def test_interventions_that_are_listed(
     plan: int | None, limit: int | None, ranks: list[int], more: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of the plan, or all if nothing is certain to help."""
-    rows = [{"rank": i, "in_plan": i != 1} for i in range(3)]
-    plan_of: Any = None if plan is None else SimpleNamespace(n=plan, budget=90, saved=0, is_reached=False)
+    rows = [{"rank": i, "in_plan": i != 1, "upper": 9} for i in range(3)]
+    p: Any = SimpleNamespace(n=plan, budget=90, saved=0, is_reached=False, device_total=100)
+    plan_of = None if plan is None else p
     dump: Any = SimpleNamespace(modules=pa.table({"a": [1]}), source=None, live_ranges=SimpleNamespace(num_rows=1))
     monkeypatch.setattr(advice, "header", lambda *_: [])
     monkeypatch.setattr(advice, "describe_problems", lambda _: "")
@@ -602,6 +603,30 @@ def test_interventions_that_are_listed(
     lines = [str(line) for line in advice.screen(dump, rows, plan_of, options.Output(limit=limit, wide=True))]
     assert [int(line[1:]) for line in lines if line.startswith("#")] == ranks
     assert (lines[-1] if "other" in lines[-1] else "") == more
+
+
+@pytest.mark.parametrize(
+    ("upper", "reached", "limit", "wanted"),
+    [
+        (9, False, None, ["#1"]),
+        (10, False, None, ["#1", advice.ENOUGH_ALONE, "#2"]),
+        (10, True, None, ["#1"]),
+        (10, False, 1, ["#1"]),
+    ],
+)
+def test_interventions_that_may_be_enough_alone(
+    upper: int, reached: bool, limit: int | None, wanted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the plan is not enough for certain, those follow whose upper bound is."""
+    rows = [{"rank": 0, "in_plan": True, "upper": 99}, {"rank": 1, "in_plan": False, "upper": upper}]
+    plan: Any = SimpleNamespace(n=1, budget=90, saved=9 + reached, is_reached=reached, device_total=100)
+    dump: Any = SimpleNamespace(modules=pa.table({"a": [1]}), source=None, live_ranges=SimpleNamespace(num_rows=1))
+    monkeypatch.setattr(advice, "header", lambda *_: [])
+    monkeypatch.setattr(advice, "describe_problems", lambda _: "")
+    monkeypatch.setattr(advice, "device_total", lambda _: 100)
+    monkeypatch.setattr(advice, "_intervention", lambda row, _: [f"#{row['rank'] + 1}"])
+    lines = [str(line) for line in advice.screen(dump, rows, plan, options.Output(limit=limit, wide=True))]
+    assert [line for line in lines if line.startswith("#") or line == advice.ENOUGH_ALONE] == wanted
 
 
 # -- accounts ------------------------------------------------------------------------------------

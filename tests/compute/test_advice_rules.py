@@ -34,6 +34,7 @@ class Buffer(NamedTuple):
     uses: str = ""
     more: str = ""
     """Other values in the allocation."""
+    frame: int = 0
 
     @property
     def size(self) -> int:
@@ -55,7 +56,9 @@ def loop(name: str, trips: int, op_name: str = "jit(f)/while", **others: Any) ->
     return Buffer(name, "s32[]", op_name=op_name, instruction=instruction, **others)
 
 
-def program(make: Make, buffers: Sequence[Buffer], platform: str = "cpu", ranges: Sequence[str] = ()) -> xlamem.Dump:
+def program(
+    make: Make, buffers: Sequence[Buffer], platform: str = "cpu", ranges: Sequence[str] = (), **others: str
+) -> xlamem.Dump:
     """Return a program of ten steps with these buffers; the temporaries lie one after the other."""
     own, temps, end = "", "", 0
     for i, b in enumerate(buffers):
@@ -65,7 +68,9 @@ def program(make: Make, buffers: Sequence[Buffer], platform: str = "cpu", ranges
         else:
             temps += value(i, b.name, b.size, end, b.shape)
             end += b.size
-    metadata = [f', metadata={{op_name="{b.op_name}"}}' if b.op_name else "" for b in buffers]
+    frames = [f" stack_frame_id={b.frame}" if b.frame else "" for b in buffers]
+    pairs = zip(buffers, frames, strict=True)
+    metadata = [f', metadata={{op_name="{b.op_name}"{frame}}}' if b.op_name else "" for b, frame in pairs]
     records = [
         record(i, b.name, f"{b.shape} {b.instruction}{m}", b.positions, b.uses)
         for i, (b, m) in enumerate(zip(buffers, metadata, strict=True))
@@ -77,8 +82,9 @@ def program(make: Make, buffers: Sequence[Buffer], platform: str = "cpu", ranges
         steps=10,
         records=records,
         ranges=[*(f"{name}:{b.live[0]}-{b.live[1]}" for name, b in zip(names, buffers, strict=True)), *ranges],
+        **others,
     )
-    suffix = "cpu_after_optimizations" if platform == "cpu" else "tpu_comp_env"
+    suffix = "cpu_after_optimizations" if platform == "cpu" else "cl_1.after_optimizations"
     return xlamem.read(make(members, suffix))
 
 
@@ -394,6 +400,151 @@ def test_layers_of_different_shapes_are_no_loop(platform: str, side: int, n: int
     name = "jit(f)/transpose(jvp(layer_{}))/mul"
     gradients = [Buffer(f"g.{i}", "f32[8,8]", (8 - i, 9 - i), name.format(i)) for i in range(3)]
     assert len(advice(program(make, forward + gradients, platform), "recompute")) == n
+
+
+Calls = list[tuple[str, int]]
+"""A function and a line in it for each call on a stack, the outermost first."""
+INIT, STEP, LOSS = ("<module>", 9), ("step", 8), ("step.<locals>.loss", 7)
+
+
+def stack_frames(*stacks: Calls) -> str:
+    """Return an HLO text with a frame for each of these stacks, from 1 on, and for their callers."""
+    names = sorted({name for stack in stacks for name, _ in stack})
+    paths = [tuple(stack) for stack in stacks]
+    paths += sorted({path[:n] for path in paths for n in range(1, len(path))} - {*paths})
+    number = {path: i for i, path in enumerate(paths, 1)}
+    tables = {"FileNames": ['"/m/train.py"', '"/v/site-packages/flax/nn.py"'], "FunctionNames": [f'"{n}"' for n in names]}
+    tables["FileLocations"] = [
+        f"{{file_name_id={2 if path[-1][0].startswith('Linear') else 1} function_name_id={names.index(path[-1][0]) + 1} "
+        f"line={path[-1][1]}}}"
+        for path in paths
+    ]
+    tables["StackFrames"] = [
+        f"{{file_location_id={i} parent_frame_id={number.get(path[:-1], 0) + 1}}}" for path, i in number.items()
+    ]
+    titled = ("\n".join([title, *(f"{i} {row}" for i, row in enumerate(rows, 1))]) for title, rows in tables.items())
+    header = "\n" + "\n\n".join(titled) + "\n\n"
+    return attacks.hlo("ENTRY %main () -> f32[2] {\n}\n", header=header)
+
+
+def step_of_layers(make: Make, frames: Sequence[Sequence[int]], platform: str = "tpu", **others: str) -> list[Row]:
+    """Return the recomputations advised to a training step whose n-th layer keeps an array for each of these frames."""
+    kept = [Buffer(f"h.{i}.{frame}", "f32[64,64]", (i, 8 - i), "jit(f)/jvp()/dot_general", frame=frame)
+            for i, layer in enumerate(frames) for frame in layer]  # fmt: skip
+    gradients = [Buffer(f"g.{i}", "f32[8,8]", (8 - i, 9 - i), "jit(f)/transpose(jvp())/mul") for i in range(len(frames))]
+    return advice(program(make, kept + gradients, platform, **others), "recompute")
+
+
+BLOCK = [LOSS, ("Block.__call__", 3)]
+HELPERS = [[STEP, LOSS, ("Block.__call__", line), ("conv", 1)] for line in (3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("stacks", "layers", "function"),
+    [
+        ([[STEP, *BLOCK]], [[1]] * 3, "Block.__call__"),
+        ([[STEP, *BLOCK, ("Linear.__call__", 2)]], [[1]] * 3, "Block.__call__"),  # of a library
+        ([[INIT, STEP, LOSS]], [[1]] * 3, "loss"),  # a loop in the loss
+        (HELPERS, [[1, 2]] * 3, "Block.__call__"),  # a helper that each layer calls twice
+        (HELPERS, [[1]] * 3, "conv"),  # once
+        ([[LOSS, ("block", 3)], [LOSS, ("block", 4)]], [[1, 2], [1], [1]], "block"),
+        # A line for each layer, and no loop:
+        ([[("loss", n), ("block", m)] for n in (5, 6) for m in (1, 2)], [[1, 2], [3, 4]], "block"),
+        ([[("loss", n), ("dense", 1)] for n in (5, 6)], [[1], [2]], None),
+        ([[("loss", n)] for n in (5, 6)], [[1], [2]], None),
+        # Half of the bytes are elsewhere, in every layer:
+        ([[*BLOCK], [LOSS, ("norm", 2)]], [[1, 2]] * 3, "loss"),
+    ],
+)  # fmt: skip
+def test_calls_of_a_function_are_layers(
+    stacks: list[Calls], layers: list[list[int]], function: str | None, make: Make
+) -> None:
+    """No scope has a number. The function is the innermost one that runs once per layer."""
+    rows = step_of_layers(make, layers, hlo=stack_frames(*stacks))
+    wanted = [f"Wrap each layer in jax.checkpoint: what runs several times in `{function}`."] if function else []
+    assert [r["action"].partition(" Try")[0] for r in rows] == wanted
+
+
+def test_layers_without_stack_frames(make: Make) -> None:
+    """Old releases print a line of the instruction alone."""
+    (row,) = step_of_layers(make, [[0]] * 3)
+    assert row["action"].startswith("Wrap each of these layers in jax.checkpoint.")
+    assert (row["n_buffers"], row["lower"], row["upper"] > 2 << 14) == (3, -(1 << 14), True)
+    (row,) = step_of_layers(make, [[0]] * 3, "cpu")
+    assert row["action"].startswith("Scan over these layers with jax.checkpoint(body)")
+
+
+def test_bounds_of_calls_count_the_largest_layer(make: Make) -> None:
+    (row,) = step_of_layers(make, [[1, 2], [1, 2], [1, 2], [1]], hlo=stack_frames(*HELPERS))
+    assert (row["n_buffers"], row["lower"]) == (7, -2 << 14)
+
+
+@pytest.mark.parametrize(
+    ("read", "copied", "platform", "kept"),
+    [
+        (1, False, "tpu", 0),  # within the layer
+        (2, False, "tpu", 1),  # when the next layer has begun
+        (2, True, "tpu", 1),
+        (1, True, "tpu", 0),
+        (7, False, "tpu", 0),  # by the backward pass
+        (None, False, "tpu", None),  # it is not known when anything is read
+        (2, False, "cpu", None),
+    ],
+)
+def test_layers_keep_what_they_pass_on(
+    read: int | None, copied: bool, platform: str, kept: int | None, make: Make
+) -> None:
+    """Of two arrays of each layer, one may be read by the next layer, or be a copy of what that reads."""
+    name, kib = "jit(f)/jvp(layer_{})/mul", 1 << 10
+    buffers = []
+    for i in range(3):
+        step = None if read is None else min(2 * i + read, 8)
+        uses = f"  s.{step}, operand 0\n" if step is not None else ""
+        live = (2 * i, 9 - i)
+        buffers.append(Buffer(f"e.{i}", "f32[64,64]", live, name.format(i), uses=uses and f"  s.{live[1]}, operand 0"))
+        if copied:
+            buffers.append(Buffer(f"x.{i}", "f32[2,2]", (2 * i, step or 0), name.format(i),
+                                  uses=f"{uses}  h.{i}, operand 0"))  # fmt: skip
+            buffers.append(Buffer(f"h.{i}", "f32[64,64]", live, name.format(i), f"copy(%x.{i})"))
+        else:
+            buffers.append(Buffer(f"h.{i}", "f32[64,64]", live, name.format(i), uses=uses.rstrip()))
+    gradients = [Buffer(f"g.{i}", "f32[]", (8 - i, 8 - i), f"jit(f)/transpose(jvp(layer_{i}))/mul") for i in range(3)]
+    (row,) = advice(program(make, buffers + gradients, platform), "recompute")
+    if kept is None:
+        assert row["lower"] == -32 * kib
+    else:
+        # Three layers keep two arrays of 16 KiB. Then the backward pass needs those of one layer, and what two pass on.
+        assert row["lower"] == pytest.approx(0.7 * (6 - 2 - 2 * kept) * 16 * kib, abs=100)
+
+
+def test_what_is_computed_once_is_no_layer(make: Make) -> None:
+    """Nor are the weights that are converted for each layer, nor what few of many layers keep."""
+    frames = stack_frames([STEP, LOSS, ("block", 3)], [STEP, LOSS, ("embed", 5)])
+    assert step_of_layers(make, [[1]], hlo=frames) == []
+    assert step_of_layers(make, [[1, 2]], hlo=frames) == []
+    (row,) = step_of_layers(make, [[1, 2], [1, 2], [1], [1], [1]], hlo=frames)
+    assert row["n_buffers"] == 5
+    weights = [argument(f"params[{i}]", "f32[64,64]", i) for i in range(3)]
+    updated = [output(f"out.{i}", "f32[64,64]") for i in range(3)]
+    kept = [Buffer(f"h.{i}", "f32[64,64]", (i, 8 - i), "jit(f)/jvp()/convert_element_type", frame=1) for i in range(3)]
+    gradient = Buffer("g", "f32[8,8]", (6, 9), "jit(f)/transpose(jvp())/mul")
+    assert advice(program(make, [*weights, *updated, *kept, gradient], "tpu", hlo=frames), "recompute") == []
+
+
+@pytest.mark.parametrize("kept", ["tanh", "dot_general"])
+@pytest.mark.parametrize("again", ["tanh", "dot_general"])
+def test_calls_that_are_checkpointed_already(kept: str, again: str, make: Make) -> None:
+    """A policy that keeps products may keep less. Where products are computed again, all of it is."""
+    forward = [Buffer(f"h.{i}", "f32[64,64]", (i, 8 - i), f"jit(f)/jvp(checkpoint)/{kept}", frame=1) for i in range(3)]
+    name = f"jit(f)/transpose(jvp(checkpoint))/rematted_computation/{again}"
+    gradients = [Buffer(f"g.{i}", "f32[8,8]", (8 - i, 9 - i), name) for i in range(3)]
+    dump = program(make, forward + gradients, "tpu", hlo=stack_frames([STEP, *BLOCK]))
+    actions = [r["action"] for r in advice(dump, "recompute")]
+    if (kept, again) == ("dot_general", "tanh"):
+        (action,) = actions
+        assert action.startswith("The policy of jax.checkpoint keeps activations of these layers.")
+    else:
+        assert actions == []
 
 
 def test_a_policy_of_a_loop(make: Make) -> None:

@@ -93,6 +93,31 @@ def layers(n: int = 4, batch: int = 12288, wide: int = 1536, how: str = "unrolle
     return trained(loss), [*with_state(params), array(batch, wide)]
 
 
+def calls(n: int = 4, batch: int = 8, length: int = 1024, remat: bool = False) -> Program:
+    """A transformer whose layers have no scope: a Python loop calls a function for each."""
+    wide, heads = 512, 8
+
+    def attend(x: jax.Array, w: Any) -> jax.Array:
+        q, k, v = jnp.split((x @ w["qkv"]).reshape(batch, length, heads, -1), 3, axis=-1)
+        weights = jax.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k), -1)
+        return jnp.einsum("bhqk,bkhd->bqhd", weights, v).reshape(x.shape) @ w["out"]
+
+    def block(x: jax.Array, w: Any) -> jax.Array:
+        x = x + attend(x, w)
+        return x + jax.nn.gelu(x @ w["up"]) @ w["down"]
+
+    def loss(params: Any, tokens: jax.Array) -> jax.Array:
+        x = params["table"][tokens]
+        for w in params["layers"]:
+            x = (jax.checkpoint(block) if remat else block)(x, w)
+        return jnp.mean((x @ params["table"].T) ** 2)
+
+    weights = {"qkv": array(wide, 3 * wide), "out": array(wide, wide), "up": array(wide, 4 * wide)}
+    weights |= {"down": array(4 * wide, wide)}
+    params = {"layers": [weights] * n, "table": array(4096, wide)}
+    return trained(loss), [*with_state(params), array(batch, length, dtype=jnp.int32)]
+
+
 def attention(
     n: int = 8, batch: int = 16, length: int = 512, dtype: Any = jnp.float32, remat: bool = False, chunk: int = 1
 ) -> Program:
@@ -278,6 +303,7 @@ CASES = {
             "recompute-loop": ({"how": "recomputed loop"}, ()),
         },
     ),
+    "calls": Case(calls, {"base": NOTHING, "recompute": ({"remat": True}, ())}, ("tpu",)),
     "attention": Case(
         attention,
         {

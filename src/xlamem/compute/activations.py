@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -12,10 +13,12 @@ import pyarrow as pa
 from .. import kernels as pc
 from ..parse.arrays import row_of
 from .aliasing import matched
-from .buffer_names import source_columns
-from .columns import Ints, Mask, arrow_array, encoded, flags_of, take
+from .buffer_names import source_columns, stack_frames
+from .callers import Functions
+from .columns import Ints, Mask, arrow_array, encoded, flags_of, ints, take
 from .layout import DONATED
 from .op_names import BACKWARD_NAME, END, scopes
+from .origins import has_opcode, operands_of
 from .program import distinct_rows
 from .uses import use_steps
 from .what_if import WhatIf
@@ -38,6 +41,8 @@ _CONTROL = {
 }  # fmt: skip
 """Components of scopes that name no part of a model."""
 MAX_DIMENSIONS = 8
+IN_FUNCTION = 0.9
+"""Share of the bytes of repeated lines that a function must have computed to be the one that is repeated."""
 SMALL_ELEMENT = 64
 """An element of a stack is small if it is this many times smaller than the largest one."""
 
@@ -68,17 +73,30 @@ class Stacks(NamedTuple):
 
 
 class Layers(NamedTuple):
-    """The activations of layers with the same scope, except for a number."""
+    """The activations of layers with the same scope, except for a number, or of code that runs several times."""
 
     family: str
-    """The scope, with the number replaced by `*`."""
+    """The scope, with the number replaced by `*`; empty if no scope has a number."""
     values: Ints
     layer: Ints
     """Layer of each value, from 0."""
+    function: str = ""
+    """The function that runs once per layer, if the stack frames tell. It has a family of layers without a number."""
 
     @property
     def n_layers(self) -> int:
         return len(np.unique(self.layer))
+
+
+class _Runs(NamedTuple):
+    """How often values are computed in the same way."""
+
+    n: int
+    """The number with most bytes."""
+    count: Ints
+    """The number for each value."""
+    layer: Ints
+    """Which of n each value belongs to, by the step at which it is defined."""
 
 
 class Activations:
@@ -185,6 +203,17 @@ class Activations:
         mates: Mask = self.w.in_arena & np.isin(self.slot, self.slot[members])
         return mates
 
+    def only_in_slots(self, values: Ints) -> Ints:
+        """Return the bytes that none but these values, and those in the same slots, cover at each step."""
+        members = np.zeros(len(self.p.owner), bool)
+        members[values] = True
+        return self.w.only(self.with_slot_mates(members))
+
+    @cached_property
+    def has_uses(self) -> bool:
+        """Whether it is known when values are read."""
+        return bool(len(use_steps(self.p)[0]))
+
     @cached_property
     def stacks(self) -> list[Stacks]:
         """The loops of the forward pass whose results the backward pass reads."""
@@ -242,7 +271,7 @@ class Activations:
 
     @cached_property
     def layers(self) -> list[Layers]:
-        """The kept activations that are no stacks, by family of layers; those without a layer form a family each."""
+        """The kept activations that are no stacks, by family of layers."""
         stacked = np.zeros(len(self.p.owner), bool)
         for stacks in self.stacks:
             stacked |= stacks.members
@@ -252,7 +281,58 @@ class Activations:
         folded, families = encoded(pa.chunked_array([scopes_folded(names)]))
         family = take(folded, layer)
         texts = families.to_pylist()
-        return [Layers(texts[f] if f >= 0 else "", values[family == f], layer[family == f]) for f in np.unique(family)]
+        found = [Layers(texts[f], values[family == f], layer[family == f]) for f in np.unique(family[family >= 0])]
+        return [*found, *self._repeated(values[family < 0])]
+
+    def _repeated(self, values: Ints) -> Iterator[Layers]:
+        """Find layers without a number: a function that runs several times, or without stack frames, a line that does.
+
+        The n-th value of a line is taken for one of the n-th layer.
+        """
+        values = values[(self.op_codes[values] >= 0) & ~self.is_like_state[values]]
+        extent, frames = self.p.extent[values], stack_frames(self.p, values)
+        columns = source_columns(self.p, values)
+        lines = encoded(columns["source_file"])[0], ints(pa.table(columns), "source_line")
+        calls, runs = self._runs(values, frames), self._runs(values, *lines)
+        # If the same calls lead to a line each time, a loop makes them. Otherwise, there is a call for each layer.
+        in_loop = calls.n > 1
+        runs = calls if in_loop else runs
+        if runs.n < 2:
+            return
+        weight = np.where(2 * runs.count > runs.n, extent, 0)
+        if (frames < 0).all():
+            name, members = "", weight > 0
+        elif found := Functions(self.p.optional("frames"), frames).innermost(weight, IN_FUNCTION, in_loop=in_loop):
+            name, members = found
+        else:
+            return
+        yield Layers("", values[members], runs.layer[members], name)
+
+    def _runs(self, values: Ints, *columns: Ints) -> _Runs:
+        """Return how often what these columns describe, with the same name and dimensions, computes a value."""
+        group = distinct_rows(self.op_codes[values], *self.dimensions[values].T, *columns)
+        count = np.bincount(group)[group] if len(group) else group
+        n = _with_most_bytes(count, self.p.extent[values]) if len(group) else 0
+        order = np.lexsort((self.p.ranges[0][values], group))
+        position = np.empty(len(values), np.int64)
+        position[order] = np.arange(len(values)) - np.searchsorted(group[order], group[order])
+        return _Runs(n, count, np.minimum(position * n // np.maximum(count, n), n - 1))
+
+    def passed_on(self, layers: Layers) -> Mask:
+        """Return which of these activations the forward pass reads, or has copied, once a later layer has begun."""
+        value, step = use_steps(self.p)
+        forward = ~self.is_backward[np.minimum(step, len(self.is_backward) - 1)]
+        last = np.full(len(self.p.owner), -1, np.int64)
+        np.maximum.at(last, value[forward], step[forward])
+        copied = operands_of(self.p, layers.values, np.zeros(len(layers.values), np.int64))
+        copied[~has_opcode(self.p, self.p.instruction_row[layers.values], "^copy")] = -1
+        read = np.maximum(last[layers.values], take(last, copied))
+        layer = np.unique(layers.layer, return_inverse=True)[1].reshape(-1)
+        begin = np.full(int(layer.max(initial=-1)) + 1, self.p.steps or 0, np.int64)
+        np.minimum.at(begin, layer, self.p.ranges[0][layers.values])
+        begins = np.append(np.unique(begin), np.iinfo(np.int64).max)
+        found: Mask = read >= begins[np.searchsorted(begins, begin[layer], "right")]
+        return found
 
     @cached_property
     def _is_checkpointed(self) -> Mask:
@@ -288,6 +368,8 @@ class Activations:
     def _is_family(self, family: str, values: Mask) -> bool:
         """Return whether some of these values belong to a family of layers."""
         codes, names = self._layer_of_name
+        if not family:
+            return bool((values & (take(codes, self.op_codes) < 0)).any())
         folded, families = encoded(pa.chunked_array([scopes_folded(names)]))
         found = take(folded, take(codes, self.op_codes[values]))
         return family in pc.take(families, arrow_array(np.unique(found[found >= 0]))).to_pylist()

@@ -50,6 +50,11 @@ def source_columns(p: Program, values: Ints) -> dict[str, pa.Array]:
     return origins(p).names.columns(_rows(p, values))
 
 
+def stack_frames(p: Program, values: Ints) -> Ints:
+    """Return the id of the stack frame of the instruction that names each value, -1 if it has none."""
+    return take(ints(origins(p).names.table, "stack_frame"), _rows(p, values))
+
+
 def buffer_names(p: Program, values: Ints) -> dict[str, pa.Array]:
     """Return the columns of `live_set` that name these values (null for -1)."""
     found, columns = origins(p), source_columns(p, values)

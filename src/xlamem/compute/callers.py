@@ -1,4 +1,4 @@
-"""The source line of the model: a line of a library has one of the model among its callers."""
+"""The source lines and the functions of the model: a line of a library has one of the model among its callers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from .op_names import matching
 INSTALLED = r"(?:site-packages|dist-packages|python3\.\d+)"
 """Folders of installed packages and the standard library: below them, the whole path names a module."""
 
+MAX_STACK = 1 << 10
+"""Maximum number of callers that are considered. A damaged table may have a cycle."""
+
 
 def lines_of_model(lines: dict[str, pa.Array], stack_frame: Ints, frames: pa.Table) -> dict[str, pa.Array]:
     """Return source_file and source_line with lines of libraries replaced by the innermost caller outside of them.
@@ -20,7 +23,7 @@ def lines_of_model(lines: dict[str, pa.Array], stack_frame: Ints, frames: pa.Tab
     A line stays as it is without such a caller.
     """
     codes, files = encoded(lines["source_file"])
-    in_library = flags_of(_is_installed(files), codes)
+    in_library = flags_of(is_installed(files), codes)
     if not frames.num_rows or not in_library.any():
         return lines
     frame = row_of(ints(frames, "id"), stack_frame)
@@ -35,7 +38,7 @@ def lines_of_model(lines: dict[str, pa.Array], stack_frame: Ints, frames: pa.Tab
 def callers_outside(frames: pa.Table) -> Ints:
     """Return the row of the innermost frame outside of libraries that each frame is, or is called from; or -1."""
     codes, files = encoded(frames["file"])
-    is_outside = (codes >= 0) & ~flags_of(_is_installed(files), codes)
+    is_outside = (codes >= 0) & ~flags_of(is_installed(files), codes)
     rows = np.arange(frames.num_rows)
     parent = row_of(ints(frames, "id"), ints(frames, "parent"))
     row = np.where(is_outside | (parent < 0), rows, parent)
@@ -44,5 +47,68 @@ def callers_outside(frames: pa.Table) -> Ints:
     return np.where(is_outside[row], row, -1)
 
 
-def _is_installed(files: pa.Array) -> Mask:
+def is_installed(files: pa.Array) -> Mask:
+    """Return which of these files belong to an installed package or to the standard library."""
     return matching(files, rf"(?:^|[/\\]){INSTALLED}[/\\]")
+
+
+class Functions:
+    """The functions of the model on the stacks of values. `stack_frame` is the id of the frame of each, -1 for none."""
+
+    def __init__(self, frames: pa.Table, stack_frame: Ints) -> None:
+        files, file_names = encoded(frames["file"])
+        names, self._names = encoded(frames["function"])
+        in_model = (files >= 0) & (names >= 0) & ~flags_of(is_installed(file_names), files)
+        self._function = np.where(in_model, files * (len(self._names) + 1) + names, -1)
+        ids = ints(frames, "id")
+        self._parent, self._line = row_of(ids, ints(frames, "parent")), ints(frames, "line")
+        rows, item = np.unique(row_of(ids, stack_frame), return_inverse=True)
+        self._item = item.reshape(-1)
+        self._pairs = self._stacks(rows)
+
+    def _stacks(self, rows: Ints) -> Ints:
+        """Return an index in `rows`, a function, its number of callees, and its frame, for each function on a stack.
+
+        They have the shape (4, n). The frame is a row of the frames.
+        """
+        item, found = np.arange(len(rows)), [np.empty((4, 0), np.int64)]
+        for height in range(MAX_STACK):
+            item, rows = item[rows >= 0], rows[rows >= 0]
+            if not len(rows):
+                break
+            in_model = self._function[rows] >= 0
+            found.append(np.stack([item, self._function[rows], np.full(len(rows), height), rows])[:, in_model])
+            rows = self._parent[rows]
+        return np.concatenate(found, axis=1)
+
+    def innermost(self, weight: Ints, share: float, *, in_loop: bool) -> tuple[str, Mask] | None:
+        """Return the innermost function that is repeated and has this share of the weight, and the values of its calls.
+
+        In a loop, one call is repeated, which has this share. Otherwise, several lines call it, and it has several
+        lines, or it would be a helper. None if there is no such function.
+        """
+        weights, enough = np.bincount(self._item, weight), share * weight.sum()
+        for function in self._from_inside(weights):
+            item, _, _, frame = self._pairs[:, self._pairs[1] == function]
+            items, caller = np.unique(item), self._parent[frame]
+            if weights[items].sum() < enough:
+                continue
+            if in_loop:
+                found = any(weights[np.unique(item[caller == row])].sum() >= enough for row in np.unique(caller))
+            else:
+                found = len(np.unique(caller)) > 1 and len(np.unique(self._line[frame])) > 1
+            if found:
+                return self._name(function), np.isin(self._item, items)
+        return None
+
+    def _from_inside(self, weights: Ints) -> list[int]:
+        """Return the functions, those with fewest callees first, by the weighted mean."""
+        functions, code = np.unique(self._pairs[1], return_inverse=True)
+        code, weight = code.reshape(-1), weights[self._pairs[0]]
+        callees = np.bincount(code, weight * self._pairs[2]) / np.maximum(np.bincount(code, weight), 1)
+        found: list[int] = functions[np.argsort(callees, kind="stable")].tolist()
+        return found
+
+    def _name(self, function: int) -> str:
+        name: str = self._names[function % (len(self._names) + 1)].as_py()
+        return name.rpartition("<locals>.")[2]

@@ -104,16 +104,18 @@ class NamedInstructions:
         op_names = p.printed_op_names
         self._parameter_names = pc.cast(texts_of(op_names, p.instruction_row[p.entry_parameters]), pa.string())
         own = _lines(p, own, ints(table, "stack_frame_id"))
-        self._parts = [pa.table({"instruction": table["instruction"], "op_name": decoded(*op_names), **own})]
+        own |= {"instruction": table["instruction"], "op_name": decoded(*op_names)}
+        self._parts = [pa.table({**own, "stack_frame": table["stack_frame_id"]})]
         if trace is not None:
             self._parts.append(_body_table(p, trace.body))
 
     @cached_property
     def table(self) -> pa.Table:
-        """The columns instruction, op_name, source_file, source_line and innermost_file."""
+        """The columns instruction, op_name, source_file, source_line, innermost_file and stack_frame."""
         if len(self._parts) == 1:
             return self._parts[0]
-        plain = {c: pa.string() if c != "source_line" else pa.int64() for c in self._parts[0].column_names}
+        numbers = ("source_line", "stack_frame")
+        plain = {c: pa.int64() if c in numbers else pa.string() for c in self._parts[0].column_names}
         return pa.concat_tables([pa.table({c: pc.cast(part[c], t) for c, t in plain.items()}) for part in self._parts])
 
     def columns(self, rows: Ints) -> dict[str, pa.Array]:
@@ -177,7 +179,8 @@ def _body_table(p: Program, body: HloBody) -> pa.Table:
     lines = source_lines(names["source_file"], body.source_line, body.stack_frame_id, p.optional("frames"))
     lines = _lines(p, lines, body.stack_frame_id)
     named = decoded(*without_placeholders(*encoded(names["op_name"])))
-    return pa.table({"instruction": names["instruction"], "op_name": named, **lines})
+    frames = nullable(body.stack_frame_id)
+    return pa.table({"instruction": names["instruction"], "op_name": named, **lines, "stack_frame": frames})
 
 
 def _lines(p: Program, lines: dict[str, pa.Array], stack_frame: Ints) -> dict[str, pa.Array]:

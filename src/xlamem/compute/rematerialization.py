@@ -20,6 +20,7 @@ from .op_names import matching
 from .what_if import Change, WhatIf
 
 LOOP_LOWER, LOOP_UPPER = 0.7, 1.05
+LAYER_LOWER, LAYER_UPPER = 0.7, 1.05
 CHUNK_LOWER, CHUNK_UPPER = 0.6, 1.15
 BATCH_LOWER, BATCH_UPPER = 0.6, 1.25
 DTYPE_UPPER = 1.47
@@ -74,25 +75,35 @@ def _stacked_again(a: Activations, s: Stacks, kept: int, in_flight: int) -> Chan
 
 
 def _recomputed_layers(a: Activations, layers: Layers) -> Intervention:
-    """The compiler decides when it recomputes; at worst, the activations of a layer are there twice."""
-    w, members = a.w, np.zeros(len(a.p.owner), bool)
-    members[layers.values] = True
-    only = w.only(a.with_slot_mates(members))
-    largest = int(np.bincount(layers.layer - layers.layer.min(), a.p.extent[layers.values]).max())
-    change = Change(0, np.where(a.is_backward, largest, 0) - only)
-    upper = _with_vmem(w, w.saved(Change(0, -only))) if w.saved(change) > 0 else 0
-    how = "Wrap each of these layers in jax.checkpoint."
+    """Each layer keeps what it passes to others; the backward pass holds the activations of one layer at a time.
+
+    The compiler decides when it recomputes. At worst, the activations of a layer are there twice, and nothing is saved.
+    """
+    w, passed_on = a.w, a.passed_on(layers)
+    layer = np.unique(layers.layer, return_inverse=True)[1].reshape(-1)
+    largest = int(np.bincount(layer, a.p.extent[layers.values]).max())
+    in_flight = np.where(a.is_backward, largest, 0)
+    change = Change(0, in_flight - a.only_in_slots(layers.values[~passed_on]))
+    only = a.only_in_slots(layers.values)
+    upper = _with_vmem(w, int(LAYER_UPPER * w.saved(Change(0, -only))))
+    upper = upper if w.saved(Change(0, in_flight - only)) > 0 else 0
+    lower, estimate = -largest, w.saved(change)
+    if w.p.tables.platform == "tpu" and a.has_uses and estimate > 0:
+        lower = int(LAYER_LOWER * estimate)
+    these = f"what runs several times in `{layers.function}`" if layers.function else "these layers"
+    how = f"Wrap each layer in jax.checkpoint: {these}." if layers.function else f"Wrap each of {these} in jax.checkpoint."
     if w.p.tables.platform == "cpu":
         upper = upper if a.are_alike(layers) else 0
         how = (
-            "Scan over these layers with jax.checkpoint(body): without a loop, XLA recomputes for all layers at once "
-            "on a CPU."
+            f"Scan over {these} with jax.checkpoint(body): without a loop, XLA recomputes for all layers at once on a "
+            "CPU."
         )
     names = a.names_of(layers.values)
     if a.is_checkpointed(layers):
         how, names = f"The policy of jax.checkpoint keeps activations of these layers. {LESS}", ()
     text = f"{how}{_policy(names)}"
-    return _of_values(a, "recompute", layers.values, change, (-largest, upper), text, scope=layers.family, names=names)
+    scope = layers.family or None
+    return _of_values(a, "recompute", layers.values, change, (lower, upper), text, scope=scope, names=names)
 
 
 def _with_vmem(w: WhatIf, estimate: int) -> int:

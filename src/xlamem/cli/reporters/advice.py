@@ -18,6 +18,7 @@ Row = dict[str, Any]
 
 N_ROWS = 10
 """Number of interventions without --limit."""
+ENOUGH_ALONE = "By the upper bounds, each of the following may be enough alone."
 INDENT = 4
 STYLES = {"exact": "bold green", "likely": "green", "try": "yellow"}
 
@@ -31,13 +32,25 @@ def screen(dump: Dump, rows: list[Row], plan: Plan | None, output: Output) -> li
         return lines + [Text(line, "yellow") for line in wrap(NO_ALLOCATIONS, 0, output.width)]
     lines += [Text(), Text.assemble(("must fit", "bold"), f"  {exact_size(total)}")]
     lines += [Text(line) for line in wrap(_summary(dump, rows, plan, total), 0, output.width)]
-    listed = [row for row in rows if row["in_plan"]] if plan and plan.n else rows
+    planned = [row for row in rows if row["in_plan"]] if plan and plan.n else rows
+    alternatives = _enough_alone(rows, plan) if len(planned) < len(rows) else []
+    listed = planned + alternatives
     shown = output.head(listed, N_ROWS)
-    for row in shown:
+    for i, row in enumerate(shown):
+        if i == len(planned):
+            lines += [Text(), *(Text(line) for line in wrap(ENOUGH_ALONE, 0, output.width))]
         lines += [Text(), *_intervention(row, output.width)]
     if more := len(rows) - len(shown):
         lines += [Text(), Text(f"{count(more, 'other intervention')}: {_how_to_see(plan, listed, shown)}", "dim")]
     return lines
+
+
+def _enough_alone(rows: list[Row], plan: Plan | None) -> list[Row]:
+    """Return the interventions that may reach the budget alone, if those of the plan do not for certain."""
+    if plan is None or plan.is_reached:
+        return []
+    needed = plan.device_total - plan.budget
+    return [row for row in rows if not row["in_plan"] and row["upper"] >= needed]
 
 
 def _how_to_see(plan: Plan | None, listed: list[Row], shown: list[Row]) -> str:
