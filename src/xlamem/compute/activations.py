@@ -35,6 +35,8 @@ _WEIGHTED = rf"/(?:{_PRIMITIVE}){END}"
 """The primitives whose results are worth keeping, because they are expensive to compute again."""
 _CHECKPOINT = r"\btranspose\(.*\b(?:checkpoint|remat\d*|rematted_computation)/"
 """Op_names of the backward pass of what jax.checkpoint wraps, whether or not something is computed again."""
+_REMAT = r"\.remat"
+"""Names of instructions that XLA's rematerialization adds."""
 _CONTROL = {
     "while", "body", "cond", "closed_call", "eval_jaxpr", "checkpoint", "rematted_computation", "scan", "shard_map",
     "branch", "jvp",
@@ -93,7 +95,7 @@ class _Runs(NamedTuple):
 
     n: int
     """The number with most bytes."""
-    count: Ints
+    times: Ints
     """The number for each value."""
     layer: Ints
     """Which of n each value belongs to, by the step at which it is defined."""
@@ -299,7 +301,7 @@ class Activations:
         runs = calls if in_loop else runs
         if runs.n < 2:
             return
-        weight = np.where(2 * runs.count > runs.n, extent, 0)
+        weight = np.where(2 * runs.times > runs.n, extent, 0)
         if (frames < 0).all():
             name, members = "", weight > 0
         elif found := Functions(self.p.optional("frames"), frames).innermost(weight, IN_FUNCTION, in_loop=in_loop):
@@ -317,6 +319,11 @@ class Activations:
         position = np.empty(len(values), np.int64)
         position[order] = np.arange(len(values)) - np.searchsorted(group[order], group[order])
         return _Runs(n, count, np.minimum(position * n // np.maximum(count, n), n - 1))
+
+    def is_computed_again(self, values: Ints) -> Mask:
+        """Return whether the compiler has chosen to compute each value a second time, by its name."""
+        codes, names = self.p.names
+        return flags_of(_matches(pc.cast(names, pa.string()), _REMAT), codes[values])
 
     def passed_on(self, layers: Layers) -> Mask:
         """Return which of these activations the forward pass reads, or has copied, once a later layer has begun."""

@@ -75,35 +75,43 @@ def _stacked_again(a: Activations, s: Stacks, kept: int, in_flight: int) -> Chan
 
 
 def _recomputed_layers(a: Activations, layers: Layers) -> Intervention:
-    """Each layer keeps what it passes to others; the backward pass holds the activations of one layer at a time.
-
-    The compiler decides when it recomputes. At worst, the activations of a layer are there twice, and nothing is saved.
-    """
-    w, passed_on = a.w, a.passed_on(layers)
-    layer = np.unique(layers.layer, return_inverse=True)[1].reshape(-1)
-    largest = int(np.bincount(layer, a.p.extent[layers.values]).max())
-    in_flight = np.where(a.is_backward, largest, 0)
-    change = Change(0, in_flight - a.only_in_slots(layers.values[~passed_on]))
-    only = a.only_in_slots(layers.values)
-    upper = _with_vmem(w, int(LAYER_UPPER * w.saved(Change(0, -only))))
-    upper = upper if w.saved(Change(0, in_flight - only)) > 0 else 0
-    lower, estimate = -largest, w.saved(change)
-    if w.p.tables.platform == "tpu" and a.has_uses and estimate > 0:
-        lower = int(LAYER_LOWER * estimate)
-    these = f"what runs several times in `{layers.function}`" if layers.function else "these layers"
-    how = f"Wrap each layer in jax.checkpoint: {these}." if layers.function else f"Wrap each of {these} in jax.checkpoint."
-    if w.p.tables.platform == "cpu":
+    """Each layer keeps what it passes to others; the backward pass holds the activations of one layer at a time."""
+    names, by_policy = a.names_of(layers.values), a.is_checkpointed(layers)
+    change, lower, upper = _without_layers(a, layers, certain=not by_policy)
+    these, how = "these layers", "Wrap each of these layers in jax.checkpoint."
+    if layers.function:
+        these = f"what runs several times in `{layers.function}`"
+        how = f"Wrap each layer in jax.checkpoint: {these}."
+    if a.p.tables.platform == "cpu":
         upper = upper if a.are_alike(layers) else 0
         how = (
             f"Scan over {these} with jax.checkpoint(body): without a loop, XLA recomputes for all layers at once on a "
             "CPU."
         )
-    names = a.names_of(layers.values)
-    if a.is_checkpointed(layers):
+    if by_policy:
         how, names = f"The policy of jax.checkpoint keeps activations of these layers. {LESS}", ()
-    text = f"{how}{_policy(names)}"
-    scope = layers.family or None
+    text, scope = f"{how}{_policy(names)}", layers.family or None
     return _of_values(a, "recompute", layers.values, change, (lower, upper), text, scope=scope, names=names)
+
+
+def _without_layers(a: Activations, layers: Layers, *, certain: bool) -> tuple[Change, int, int]:
+    """Return the change if the activations of layers are computed again, and its bounds.
+
+    The compiler decides when it recomputes. At worst, the activations of a layer are there twice, and nothing is saved.
+    """
+    w, is_tpu, again = a.w, a.p.tables.platform == "tpu", a.is_computed_again(layers.values)
+    extent, layer = a.p.extent[layers.values], np.unique(layers.layer, return_inverse=True)[1].reshape(-1)
+    largest = int(np.bincount(layer, extent).max())
+    in_flight = np.where(a.is_backward, largest, 0)
+    only = a.only_in_slots(layers.values)
+    upper = _with_vmem(w, int((LAYER_UPPER if is_tpu else 1) * w.saved(Change(0, -only))))
+    at_peak = np.where(w.at_peak[layers.values], extent, 0)
+    if w.saved(Change(0, in_flight - only)) <= 0 or 2 * at_peak[again].sum() > at_peak.sum():
+        upper = 0
+    change = Change(0, in_flight - a.only_in_slots(layers.values[~(again | a.passed_on(layers))]))
+    estimate = w.saved(change)
+    is_known = certain and is_tpu and a.has_uses and estimate > 0
+    return change, int(LAYER_LOWER * estimate) if is_known else -largest, upper
 
 
 def _with_vmem(w: WhatIf, estimate: int) -> int:
