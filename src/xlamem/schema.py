@@ -825,6 +825,7 @@ COMPUTED_TABLES = (
                 "is in the list that reaches the budget, largest lower bounds first; null without a budget",
                 null=True,
             ),
+            _name("function", "function that runs several times, if its activations are to be recomputed", null=True),
         ),
     ),
     Table(

@@ -141,8 +141,10 @@ def test_budgets_on_a_command_line(n: int) -> None:
 
 
 def test_advice_of_a_program() -> None:
-    rows = [{"kind": "donate", "argument": "w", "scope": None, "lower": 5, "upper": 9},
-            {"kind": "remat", "argument": None, "scope": "a/b", "lower": 1, "upper": 2}]  # fmt: skip
+    rows = [{"kind": "donate", "argument": "w", "scope": None, "function": None, "lower": 5, "upper": 9},
+            {"kind": "remat", "argument": None, "scope": "a/b", "function": None, "lower": 1, "upper": 2}]  # fmt: skip
+    called = [{**rows[1], "argument": "w", "function": "f"}]
+    assert plain(peak._advice(called, SimpleNamespace(available=0), None)[0]) == "advice remat f: 1 B to 2 B less"
     fits: Any = SimpleNamespace(available=2048)
     lines = [plain(t) for t in peak._advice(rows, fits, None)]
     command = "xlamem advise PATH --budget 2.00KiB"

@@ -272,6 +272,25 @@ def test_advice_of_peak(in_plan: list[int], shown: list[int], monkeypatch: pytes
     assert asked == [0, 0, 7]
 
 
+@pytest.mark.parametrize(
+    ("in_plan", "upper", "saved", "shown"),
+    [
+        ([0, 1, 0], [10, 2, 10], 9, [1, 0]),  # the plan first, then what may be enough alone
+        ([0, 1, 0], [9, 2, 10], 9, [1, 2]),
+        ([0, 1, 0], [10, 2, 10], 10, [1]),
+        ([0, 0, 0], [1, 2, 10], 0, [0, 1]),
+    ],
+)
+def test_advice_of_peak_if_the_plan_is_not_enough(
+    in_plan: list[int], upper: list[int], saved: int, shown: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.table({"i": [*range(3)], "in_plan": [bool(i) for i in in_plan], "upper": upper})
+    plan = peak.compute.Plan(device_total=100, budget=90, saved=saved, n=sum(in_plan))
+    monkeypatch.setattr(peak.compute, "plan_advice", lambda _, budget: (table, plan))
+    fits: Any = SimpleNamespace(available=90)
+    assert [row["i"] for row in peak._advice(NONE, fits)] == shown
+
+
 @pytest.mark.parametrize(("n_lines", "height"), [(0, 40), (10, 30), (16, 24), (17, 24), (99, 24)])
 def test_height_below_a_list(n_lines: int, height: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []

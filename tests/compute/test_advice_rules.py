@@ -466,6 +466,7 @@ def test_calls_of_a_function_are_layers(
     rows = step_of_layers(make, layers, hlo=stack_frames(*stacks))
     wanted = [f"Wrap each layer in jax.checkpoint: what runs several times in `{function}`."] if function else []
     assert [r["action"].partition(" Try")[0] for r in rows] == wanted
+    assert [r["function"] for r in rows] == [function] * len(wanted)
 
 
 def test_layers_without_stack_frames(make: Make) -> None:

@@ -38,6 +38,7 @@ __all__ = [
     "device_total",
     "donation",
     "duplicates",
+    "enough_alone",
     "excess_bytes",
     "explain",
     "explain_causes",
@@ -78,7 +79,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from .advice import ADVICE_KINDS, Plan, advise, plan_advice
+    from .advice import ADVICE_KINDS, Plan, advise, enough_alone, plan_advice
     from .aliasing import donation
     from .arenas import fragmentation
     from .bills import bill
@@ -108,7 +109,7 @@ if TYPE_CHECKING:
 else:
     # Names are imported on first use: a command needs few of these modules, and some of them are slow to import.
     _NAMES = {
-        "advice": "ADVICE_KINDS Plan advise plan_advice",
+        "advice": "ADVICE_KINDS Plan advise enough_alone plan_advice",
         "aliasing": "donation",
         "arenas": "fragmentation",
         "bills": "bill",

@@ -111,6 +111,14 @@ def plan_advice(dump: DumpLike, budget: int | str | None = None) -> tuple[pa.Tab
     return _table(w, found, chosen), Plan(w.total, limit, reached, len(chosen))
 
 
+def enough_alone(rows: list[dict[str, Any]], plan: Plan | None) -> list[dict[str, Any]]:
+    """Return the rows of ``advice`` that may reach the budget alone, if those of the plan do not for certain."""
+    if plan is None or plan.is_reached:
+        return []
+    needed = plan.device_total - plan.budget
+    return [row for row in rows if not row["in_plan"] and row["upper"] >= needed]
+
+
 def _ranked(w: WhatIf) -> list[Intervention]:
     activations = Activations(w)
     found = [i for rule in _OF_BUFFERS for i in rule(w)]
@@ -176,7 +184,7 @@ def _table(w: WhatIf, found: list[Intervention], planned: list[int] | None) -> p
     return computed_table("advice", {name: _column(name, values) for name, values in columns.items()})
 
 
-_FROM_INTERVENTION = ("kind", "lower", "upper", "confidence", "argument", "parameter", "scope")
+_FROM_INTERVENTION = ("kind", "lower", "upper", "confidence", "argument", "parameter", "scope", "function")
 
 
 def _column(name: str, values: Any) -> Any:

@@ -67,6 +67,7 @@ class Intervention:
     argument: str | None = None
     parameter: int | None = None
     scope: str | None = None
+    function: str | None = None
     names: tuple[str, ...] = field(default=())
 
 

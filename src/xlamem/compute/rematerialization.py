@@ -91,7 +91,8 @@ def _recomputed_layers(a: Activations, layers: Layers) -> Intervention:
     if by_policy:
         how, names = f"The policy of jax.checkpoint keeps activations of these layers. {LESS}", ()
     text, scope = f"{how}{_policy(names)}", layers.family or None
-    return _of_values(a, "recompute", layers.values, change, (lower, upper), text, scope=scope, names=names)
+    found = _of_values(a, "recompute", layers.values, change, (lower, upper), text, scope=scope, names=names)
+    return replace(found, function=layers.function or None)
 
 
 def _without_layers(a: Activations, layers: Layers, *, certain: bool) -> tuple[Change, int, int]:

@@ -29,7 +29,7 @@ def advice_rows(table: pa.Table, value_ids: Ints) -> list[Row]:
 
 def _advice(row: Row, buffer: int) -> Row:
     names = ("kind", "action", "lower", "upper", "bytes", "n_buffers", "confidence", "in_plan")
-    subject = row["argument"] or row["scope"] or row["instruction"] or ""
+    subject = row["function"] or row["argument"] or row["scope"] or row["instruction"] or ""
     source = file_line(row["source_file"], row["source_line"])
     return {name: row[name] for name in names} | {"subject": subject, "source": source, "buffer": buffer}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from ...compute import Plan, device_total
+from ...compute import Plan, device_total, enough_alone
 from ...compute.wording import NO_ADVICE, NO_ADVICE_WITHOUT_STEPS, NO_ALLOCATIONS, describe_problems
 from ...dump import Dump
 from ...formatting import count, exact_size, one_line, plain_shape, shorten, shorten_path, size, wrap
@@ -33,7 +33,7 @@ def screen(dump: Dump, rows: list[Row], plan: Plan | None, output: Output) -> li
     lines += [Text(), Text.assemble(("must fit", "bold"), f"  {exact_size(total)}")]
     lines += [Text(line) for line in wrap(_summary(dump, rows, plan, total), 0, output.width)]
     planned = [row for row in rows if row["in_plan"]] if plan and plan.n else rows
-    alternatives = _enough_alone(rows, plan) if len(planned) < len(rows) else []
+    alternatives = enough_alone(rows, plan) if len(planned) < len(rows) else []
     listed = planned + alternatives
     shown = output.head(listed, N_ROWS)
     for i, row in enumerate(shown):
@@ -43,14 +43,6 @@ def screen(dump: Dump, rows: list[Row], plan: Plan | None, output: Output) -> li
     if more := len(rows) - len(shown):
         lines += [Text(), Text(f"{count(more, 'other intervention')}: {_how_to_see(plan, listed, shown)}", "dim")]
     return lines
-
-
-def _enough_alone(rows: list[Row], plan: Plan | None) -> list[Row]:
-    """Return the interventions that may reach the budget alone, if those of the plan do not for certain."""
-    if plan is None or plan.is_reached:
-        return []
-    needed = plan.device_total - plan.budget
-    return [row for row in rows if not row["in_plan"] and row["upper"] >= needed]
 
 
 def _how_to_see(plan: Plan | None, listed: list[Row], shown: list[Row]) -> str:
@@ -97,7 +89,7 @@ def _place(row: Row, width: int | None) -> Text:
     what = f"{count(row['n_buffers'], 'buffer')}, {size(row['bytes'])}"
     room = width and max(width - INDENT, 30)
     source = source_line(row, room and room // 2)
-    name = one_line(row["scope"] or row["argument"] or row["instruction"] or "")
+    name = one_line(row["function"] or row["scope"] or row["argument"] or row["instruction"] or "")
     room = room and max(9, room - len(what) - len(source) - 6)
     shape = shorten(plain_shape(row["shape"]), room and max(9, room // 2))
     name = shorten_path(name, room and max(9, room - len(shape)))

@@ -87,7 +87,7 @@ def _advice(rows: Sequence[Row], fits: Fits | None, width: int | None) -> list[T
     if not rows or fits is None:
         return []
     bounds = [f"{size(row['lower'])} to {size(row['upper'])} less" for row in rows]
-    places = [f"{row['kind']} {row['argument'] or row['scope'] or ''}".strip() for row in rows]
+    places = [f"{row['kind']} {row['function'] or row['argument'] or row['scope'] or ''}".strip() for row in rows]
     texts = [one_line(f"{place}: {bound}") for place, bound in zip(places, bounds, strict=True)]
     texts = [shorten(text, width and width - INDENT) for text in texts]
     budget = f" --budget {budget_text(fits.available)}" if fits.available > 0 else ""

@@ -77,10 +77,11 @@ def command(
 
 
 def _advice(dump: Dump, fits: compute.Fits) -> list[dict[str, Any]]:
-    """Return the interventions that make a program fit, or else the first ones; at most N_ADVICE."""
-    table, _ = compute.plan_advice(dump, max(fits.available, 0))
+    """Return the interventions that make a program fit, or may do so; or else the first ones. At most N_ADVICE."""
+    table, plan = compute.plan_advice(dump, max(fits.available, 0))
     rows = table.to_pylist()
-    return ([row for row in rows if row["in_plan"]] or rows)[:N_ADVICE]
+    planned = [row for row in rows if row["in_plan"]]
+    return (planned + compute.enough_alone(rows, plan) if planned else rows)[:N_ADVICE]
 
 
 def _exit_code(programs: list[Program], failures: list[Failure], *, strict: bool) -> int:
