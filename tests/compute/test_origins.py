@@ -20,7 +20,7 @@ from xlamem import compute
 from xlamem.compute import activations, interventions
 from xlamem.compute import origins as module
 from xlamem.compute.buffer_names import source_columns
-from xlamem.compute.callers import callers_outside, lines_of_model
+from xlamem.compute.callers import Functions, callers_outside, lines_of_model
 from xlamem.compute.op_names import ends_in_move, is_control_flow, is_move, layers, phases, plain_names, shortened_paths
 from xlamem.compute.program import source_lines
 
@@ -335,6 +335,56 @@ def test_callers_of_a_long_chain(n: int) -> None:
     files = ["/m/a.py", *["/v/site-packages/b.py"] * n]
     frames = pa.table({"id": range(n + 1), "parent": pa.array([None, *range(n)], pa.int64()), "file": files})
     assert callers_outside(frames).tolist() == [0] * (n + 1)
+
+
+MODEL, LIBRARY = "/m/a.py", "/v/site-packages/b.py"
+
+
+def functions(parents: list[int | None], names: list[str | None], frames: list[int], library: int = 0) -> Functions:
+    """Return the functions on the stacks of values; of the frames 1, 2, …, number `library` belongs to a library."""
+    ids = range(1, len(parents) + 1)
+    files = [LIBRARY if i == library else MODEL for i in ids]
+    lines = pa.array([10 * i for i in ids], pa.int64())
+    table = {"id": ids, "parent": pa.array(parents, pa.int64()), "file": files, "line": lines, "function": names}
+    return Functions(pa.table(table), np.array(frames))
+
+
+CHAIN: tuple[list[int | None], list[str | None]] = [None, 1, 2, 3, 2], ["main", "f.<locals>.loss", "block", "g", "h"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "library", "found"),
+    [
+        ([8, 0, 2], 0, ("loss", [True, True, True])),  # block has too little
+        ([9, 1, 0], 0, ("g", [True, False, False])),
+        ([9, 1, 0], 4, ("block", [True, True, False])),
+        ([5, 4, 1], 0, ("block", [True, True, False])),
+        ([0, 0, 1], 0, ("h", [False, False, True])),
+        ([0, 0, 1], 5, ("loss", [True, True, True])),
+    ],
+)
+def test_the_innermost_function_of_a_loop(weights: list[int], library: int, found: tuple[str, list[bool]]) -> None:
+    """Values are computed by g, block and h. Their callers are block, loss, and loss."""
+    name, calls = functions(*CHAIN, [4, 3, 5], library).innermost(np.array(weights), 0.9, in_loop=True) or ("", [])
+    assert (name, list(calls)) == found
+
+
+def test_functions_without_a_name_or_a_frame() -> None:
+    unknown = functions([None, 1], [None, None], [2, -1, 9])
+    assert unknown.innermost(np.array([1, 1, 1]), 0.9, in_loop=True) is None
+    known = functions([None, 1], ["f", "g"], [2, -1, 9])
+    assert known.innermost(np.array([1, 1, 1]), 0.9, in_loop=True) is None
+    name, calls = known.innermost(np.array([9, 1, 0]), 0.9, in_loop=True) or ("", [])
+    assert (name, list(calls)) == ("g", [True, False, False])
+
+
+def test_functions_of_a_damaged_table() -> None:
+    """Callers in a cycle, and a stack that is deeper than any."""
+    assert functions([2, 1], ["f", "g"], [1, 2]).innermost(np.array([1, 1]), 0.9, in_loop=True) is not None
+    n = 3000
+    deep = functions([None, *range(1, n)], ["f", *["g"] * (n - 1)], [n, 2])
+    name, calls = deep.innermost(np.array([1, 1]), 0.9, in_loop=False) or ("", [])
+    assert (name, list(calls)) == ("g", [True, True])
 
 
 def test_a_buffer_of_a_library_has_the_line_of_the_model(make: Callable[..., Path]) -> None:

@@ -13,8 +13,8 @@ from .op_names import matching
 INSTALLED = r"(?:site-packages|dist-packages|python3\.\d+)"
 """Folders of installed packages and the standard library: below them, the whole path names a module."""
 
-MAX_STACK = 1 << 10
-"""Maximum number of callers that are considered. A damaged table may have a cycle."""
+MAX_STACK, MAX_FRAMES = 1 << 8, 1 << 12
+"""Maximum number of callers of a frame, and of frames, that are searched for a function: a damaged table has cycles."""
 
 
 def lines_of_model(lines: dict[str, pa.Array], stack_frame: Ints, frames: pa.Table) -> dict[str, pa.Array]:
@@ -62,9 +62,30 @@ class Functions:
         self._function = np.where(in_model, files * (len(self._names) + 1) + names, -1)
         ids = ints(frames, "id")
         self._parent, self._line = row_of(ids, ints(frames, "parent")), ints(frames, "line")
-        rows, item = np.unique(row_of(ids, stack_frame), return_inverse=True)
-        self._item = item.reshape(-1)
-        self._pairs = self._stacks(rows)
+        self._row = row_of(ids, stack_frame)
+
+    def innermost(self, weight: Ints, share: float, *, in_loop: bool) -> tuple[str, Mask] | None:
+        """Return the innermost function that is repeated and has this share of the weight, and the values of its calls.
+
+        In a loop, one call is repeated, which has this share. Otherwise, several lines call it, and it has several
+        lines, or it would be a helper. None if there is no such function.
+        """
+        weights = np.bincount(self._row + 1, weight, len(self._parent) + 1)[1:]
+        heaviest = np.argsort(-weights, kind="stable")[:MAX_FRAMES]
+        weights, enough = weights[heaviest], share * weight.sum()
+        pairs = self._stacks(heaviest)
+        for function in _from_inside(pairs, weights):
+            item, _, _, frame = pairs[:, pairs[1] == function]
+            caller = self._parent[frame]
+            if weights[np.unique(item)].sum() < enough:
+                continue
+            if in_loop:
+                found = any(weights[np.unique(item[caller == row])].sum() >= enough for row in np.unique(caller))
+            else:
+                found = len(np.unique(caller)) > 1 and len(np.unique(self._line[frame])) > 1
+            if found:
+                return self._name(function), flags_of(self._calls(function), self._row)
+        return None
 
     def _stacks(self, rows: Ints) -> Ints:
         """Return an index in `rows`, a function, its number of callees, and its frame, for each function on a stack.
@@ -74,41 +95,29 @@ class Functions:
         item, found = np.arange(len(rows)), [np.empty((4, 0), np.int64)]
         for height in range(MAX_STACK):
             item, rows = item[rows >= 0], rows[rows >= 0]
-            if not len(rows):
-                break
             in_model = self._function[rows] >= 0
             found.append(np.stack([item, self._function[rows], np.full(len(rows), height), rows])[:, in_model])
             rows = self._parent[rows]
         return np.concatenate(found, axis=1)
 
-    def innermost(self, weight: Ints, share: float, *, in_loop: bool) -> tuple[str, Mask] | None:
-        """Return the innermost function that is repeated and has this share of the weight, and the values of its calls.
-
-        In a loop, one call is repeated, which has this share. Otherwise, several lines call it, and it has several
-        lines, or it would be a helper. None if there is no such function.
-        """
-        weights, enough = np.bincount(self._item, weight), share * weight.sum()
-        for function in self._from_inside(weights):
-            item, _, _, frame = self._pairs[:, self._pairs[1] == function]
-            items, caller = np.unique(item), self._parent[frame]
-            if weights[items].sum() < enough:
-                continue
-            if in_loop:
-                found = any(weights[np.unique(item[caller == row])].sum() >= enough for row in np.unique(caller))
-            else:
-                found = len(np.unique(caller)) > 1 and len(np.unique(self._line[frame])) > 1
-            if found:
-                return self._name(function), np.isin(self._item, items)
-        return None
-
-    def _from_inside(self, weights: Ints) -> list[int]:
-        """Return the functions, those with fewest callees first, by the weighted mean."""
-        functions, code = np.unique(self._pairs[1], return_inverse=True)
-        code, weight = code.reshape(-1), weights[self._pairs[0]]
-        callees = np.bincount(code, weight * self._pairs[2]) / np.maximum(np.bincount(code, weight), 1)
-        found: list[int] = functions[np.argsort(callees, kind="stable")].tolist()
+    def _calls(self, function: int) -> Mask:
+        """Return which frames are those of a function, or are called from it."""
+        rows = np.arange(len(self._parent))
+        parent = np.where(self._parent < 0, rows, self._parent)
+        found: Mask = self._function == function
+        for _ in range(len(rows).bit_length()):  # each round doubles the reach
+            found, parent = found | found[parent], parent[parent]
         return found
 
     def _name(self, function: int) -> str:
         name: str = self._names[function % (len(self._names) + 1)].as_py()
         return name.rpartition("<locals>.")[2]
+
+
+def _from_inside(pairs: Ints, weights: Ints) -> list[int]:
+    """Return the functions of `_stacks`, those with fewest callees first, by the weighted mean."""
+    functions, code = np.unique(pairs[1], return_inverse=True)
+    code, weight = code.reshape(-1), weights[pairs[0]]
+    callees = np.bincount(code, weight * pairs[2]) / np.maximum(np.bincount(code, weight), 1)
+    found: list[int] = functions[np.argsort(callees, kind="stable")].tolist()
+    return found
