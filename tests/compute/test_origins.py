@@ -427,6 +427,27 @@ def test_an_output_of_a_fusion_has_the_name_of_its_element(product: str, make: C
     assert found == {("f", "jit(f)/y/sin", "hlo", None), ("t.1", "jit(f)/z/add", "own", None)}
 
 
+def test_an_element_whose_trace_ends_at_once_has_its_own_name(make: Callable[..., Path]) -> None:
+    """That of a custom call, which has no computation, whereas that of a fusion is named by an instruction inside."""
+    fused = """%fused (a: f32[16]) -> (f32[16], f32[16]) {
+  %a = f32[16] parameter(0)
+  %m = f32[16] multiply(%a, %a), metadata={op_name="jit(f)/x/mul"}
+  ROOT %t = (f32[16], f32[16]) tuple(%m, %m)
+}
+"""
+    fusion = '(f32[16], f32[16]) fusion(%p), kind=kLoop, calls=%fused, metadata={op_name="jit(f)/y/sin"}'
+    call = '(f32[16], f32[16]) custom-call(%p), custom_call_target="T", metadata={op_name="jit(f)/z/call"}'
+    head = "ENTRY %main (p: f32[16]) -> f32[16] {"
+    lines = (head, "%p = f32[16] parameter(0)", f"%c = {call}", f"ROOT %f = {fusion}")
+    entry = "\n  ".join(lines) + "\n}\n"
+    values = [value(1, "f{1}", 64, 0, "f32[16]"), value(2, "c{1}", 64, 64, "f32[16]")]
+    records = [record(1, "f{1}", fusion), record(2, "c{1}", call)]
+    members = attacks.dump(values, records=records, ranges=["f{1}:0-3", "c{1}:0-3"], hlo=attacks.hlo(fused, entry))
+    dump = xlamem.read(make(members))
+    found = [xlamem.buffer(dump, i).value for i in (1, 2)]
+    assert [(f["op_name"], f["origin"]) for f in found] == [("jit(f)/x/mul", "hlo"), ("jit(f)/z/call", "own")]
+
+
 def test_a_donated_argument_that_is_updated_in_place_keeps_its_name(make: Callable[..., Path]) -> None:
     """Not that of what reads the result, as in a program that decodes with a cache."""
     shape = "f32[16]{0}"

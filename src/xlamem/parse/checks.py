@@ -31,7 +31,7 @@ class _Evidence:
     used_values_have_more: bool = True
     """Whether the used values include all values of the allocations; they may include more."""
     report_agrees: bool = False
-    """Whether the sizes in a complete report match those of the allocations."""
+    """Whether the reports are complete and their sizes match those of the allocations."""
 
 
 def check(reader: Reader) -> None:
@@ -389,8 +389,8 @@ def _check_sections_of(reader: Reader, file: File) -> None:
 
 def _reports_agree(reader: Reader, evidence: _Evidence) -> None:
     """Check that the reports are complete and that their sizes match the allocations."""
-    for agrees in check_reports(reader, _adds_up):
-        evidence.report_agrees = agrees
+    agree = [*check_reports(reader, _adds_up)]
+    evidence.report_agrees = bool(agree) and all(agree)
 
 
 _RULES: tuple[tuple[set[str], Any], ...] = (

@@ -1,0 +1,158 @@
+"""The readers and the cross-checks on the smallest texts, and on batches made by hand."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import pytest
+from test_cuts import held
+from test_rare_texts import ALLOCATIONS, USED, read, record, streamed
+
+import xlamem
+from xlamem import _liveness
+from xlamem.parse import pieces as streaming
+from xlamem.parse import whole
+from xlamem.parse.batch import LIVE, Batch, File, Section, Span
+from xlamem.parse.sections import SECTIONS
+
+
+def spans_of(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all readers scan spans of this size."""
+    for module in (whole, streaming):
+        monkeypatch.setattr(module, "SPAN_BYTES", size)
+    monkeypatch.setattr(whole, "MAX_SPAN_BYTES", size)
+
+
+def rows_of(dump: xlamem.Dump, code: str) -> list[dict[str, Any]]:
+    return [row for row in dump.verify().to_pylist() if row["code"] == code]
+
+
+# -- spans
+
+
+@pytest.mark.parametrize("size", [40, 1 << 20])
+@pytest.mark.parametrize("line", [" positions:\n", " uses:\n", "  (none)\n"])
+def test_a_record_without_a_line_within_the_text(line: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text is not truncated there, even if a span ends there."""
+    spans_of(size, monkeypatch)
+    text = USED + record(0, "a") + record(1, "b").replace(line, "") + record(2, "c")
+    source = held("x", {"buffer-assignment-values": text.encode()})
+    expected = None
+    for threads in (1, 3):
+        dump = xlamem.read(source, threads=threads)
+        rows = dump.verify().to_pylist()
+        assert dump.complete
+        assert expected in (None, rows)
+        expected = rows
+    assert streamed(source, "diagnostics") == expected
+
+
+NONE, SCHEDULE, RANGES, PEAK, TREE = (
+    _liveness.NONE, _liveness.SCHEDULE, _liveness.RANGES, _liveness.PEAK, _liveness.TREE
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "unfinished", "assumed", "expected"),
+    [
+        (RANGES, -1, RANGES, True),
+        (RANGES, -1, None, True),
+        (RANGES, -1, NONE, True),
+        (RANGES, -1, SCHEDULE, False),
+        (SCHEDULE, -1, RANGES, False),
+        (TREE, -1, TREE, False),
+        (TREE, -1, NONE, False),
+        (PEAK, -1, PEAK, True),
+        (RANGES, 0, RANGES, False),
+    ],
+)
+def test_which_spans_of_live_ranges_continue(
+    before: int, unfinished: int, assumed: int | None, expected: bool
+) -> None:
+    file = File(0, "live-range", None, 0, 0)  # type: ignore[arg-type]
+    section = Section(LIVE, weakref.ref(file), 0, 20, 0)
+    first = Batch(Span(section, 0, 10), {}, unfinished=unfinished, state=(before, 0, 0))
+    second = Batch(Span(section, 10, 20, None if assumed is None else (assumed, 0, 0)), {})
+    assert SECTIONS[LIVE].continues(first, second) is expected
+
+
+@pytest.mark.parametrize("size", [1, 70, 1 << 20])
+@pytest.mark.parametrize("tiled", [0, 1, 2, None])
+def test_whichever_value_is_tiled(size: int, tiled: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    spans_of(size, monkeypatch)
+    layouts = ["{0:T(128)}" if i == tiled else "{0}" for i in range(3)]
+    values = [f" value: <{i} v.{i} @0> (size=16,offset={16 * i}): f32[4]{layout}\n" for i, layout in enumerate(layouts)]
+    text = "BufferAssignment:\nallocation 0: size 64, thread-local:\n" + "".join(values) + "T(\n"
+    (row,) = streamed(held("x", {"buffer-assignment": text.encode()}), "modules")
+    assert row["platform"] == (None if tiled is None else "tpu")
+
+
+# -- cross-checks
+
+
+LAYOUT_A = """\
+Total bytes used: 96 (96B)
+
+Allocations sorted by size:
+
+cumulative_size; total_size - cumulative_size; allocation
+------------------------------------------------------------------------------
+       64B( 67%);        32B; allocation 0: size 64B, thread-local:
+       96B(100%);         0B; allocation NUMBER: size 32B, thread-local:
+
+
+Allocations sorted by size with their values:
+allocation 0: size 64B, thread-local:
+TABLE
+allocation NUMBER: size 32B, thread-local:
+"""
+TABLE = f"""
+\tcumulative_size;       size;       offset; used_by_n_values; shapes_list
+\t{60 * "-"}
+\t      32B(100%);        32B;            0;                2; 2×f32[4]
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "n_values", "table", "codes"),
+    [
+        (1, 0, "", {"truncated"}),
+        (1, 1, "", set()),
+        (1, 2, "", {"truncated"}),
+        (1, 2, f"{TABLE}\n", set()),
+        (7, 1, "", set()),
+        (7, 2, "", set()),
+    ],
+)
+def test_the_last_allocation_of_a_report(number: int, n_values: int, table: str, codes: set[str]) -> None:
+    """The report is truncated if the allocation lacks a table, unless it has one value or does not exist."""
+    values = [f" value: <{2 + i} c.{i} @0> (size=16,offset={16 * i}): f32[4]{{0}}\n" for i in range(n_values)]
+    allocations = ALLOCATIONS.replace("preallocated-temp", "thread-local") + "allocation 1: size 32, thread-local:\n"
+    report = LAYOUT_A.replace("TABLE", TABLE).replace("NUMBER", str(number)) + table
+    dump = read(buffer_assignment=allocations + "".join(values), memory_usage_report=report)
+    assert {row["code"] for row in dump.verify().to_pylist() if row["section"] == "report"} == codes
+    assert streamed(dump.source, "diagnostics") == dump.verify().to_pylist()
+
+
+HEAD = "  cumulative_size;       size;       offset; used_by_n_values; shapes_list\n"
+ROW = "      64B(100%);        64B;            0;                1; f32[16]\n"
+
+
+def report(total: int) -> str:
+    return f"Memory Space: default (color=0)\nTotal bytes: {total} ({total}B)\n{HEAD}  {60 * '-'}\n{ROW}\n\n"
+
+
+@pytest.mark.parametrize(
+    ("totals", "section"),
+    [((64,), "used values"), ((64, 64), "used values"), ((80, 64), "allocations"), ((64, 80), "allocations")],
+)
+def test_whom_several_reports_contradict(totals: tuple[int, ...], section: str) -> None:
+    """The total of the used values, if all reports agree with the allocations, in whichever order they are."""
+    names = ("memory_usage_report", "live_range")
+    reports = {name: report(total) for name, total in zip(names, totals, strict=False)}
+    used = USED.replace("64", "80") + record(0, "a") + record(1, "b")
+    dump = read(buffer_assignment=ALLOCATIONS, buffer_assignment_values=used, **reports)
+    (row,) = rows_of(dump, "total_differs")
+    assert row["section"] == section
+    assert streamed(dump.source, "diagnostics") == dump.verify().to_pylist()
