@@ -59,6 +59,21 @@ def test_lanes_run_at_the_same_time() -> None:
         assert {jobs.result(first), jobs.result(second)} == {0, 1}
 
 
+@pytest.mark.parametrize("how", ["wait", "join", "result"])
+def test_a_job_that_is_running_is_waited_for(how: str) -> None:
+    """Although no lane is ready."""
+    started, go = threading.Event(), threading.Event()
+    with Lanes(2) as jobs:
+        job = jobs.submit("a", lambda: started.set() or go.wait(WAIT))
+        assert started.wait(WAIT)  # on the other thread
+        timer = threading.Timer(0.02, go.set)
+        timer.start()
+        {"wait": lambda: jobs.wait("a"), "join": jobs.join, "result": lambda: jobs.result(job)}[how]()
+        assert job.done
+        assert job.result is True
+        timer.join()
+
+
 @pytest.mark.parametrize("n", [1, 3])
 def test_items_ahead(n: int) -> None:
     with Lanes(n) as jobs:

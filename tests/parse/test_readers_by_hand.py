@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from test_cuts import held
 from test_rare_texts import ALLOCATIONS, USED, read, record, streamed
+from test_rare_texts import LIVE as LIVE_RANGES
 
 import xlamem
-from xlamem import _liveness
+from xlamem import _liveness, schema
 from xlamem.parse import pieces as streaming
 from xlamem.parse import whole
 from xlamem.parse.batch import LIVE, Batch, File, Section, Span
@@ -156,3 +157,22 @@ def test_whom_several_reports_contradict(totals: tuple[int, ...], section: str) 
     (row,) = rows_of(dump, "total_differs")
     assert row["section"] == section
     assert streamed(dump.source, "diagnostics") == dump.verify().to_pylist()
+
+
+@pytest.mark.parametrize("table", [t for t in schema.TABLES if t not in ("files", "modules", "diagnostics")])
+@pytest.mark.parametrize("role", ["buffer-assignment", "buffer-assignment-values", "live-range", "memory-usage-report"])
+def test_a_single_table_of_a_dump_without_other_files(role: str, table: str) -> None:
+    """What is said of the dump is the same whether it is read whole or in pieces."""
+    texts = {
+        "buffer-assignment": ALLOCATIONS.replace("allocation 0: size", "allocation 0: 0x5f, size"),
+        "buffer-assignment-values": USED + record(0, "a"),
+        "live-range": LIVE_RANGES,
+        "memory-usage-report": LAYOUT_A.replace("TABLE", TABLE).replace("NUMBER", "1"),
+    }
+    source = held("x", {name: text.encode() for name, text in texts.items() if name == role or "report" in name})
+    wanted = (table, "diagnostics", "modules")
+    found = {name: [] for name in wanted}  # type: dict[str, list[Any]]
+    for name, rows in streaming.pieces(source, wanted):
+        found[name] += rows.to_pylist()
+    dump = xlamem.read(source, tables=wanted)
+    assert found == {name: dump[name].to_pylist() for name in wanted}

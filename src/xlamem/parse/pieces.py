@@ -125,7 +125,7 @@ class PieceReader(Reader):
     @cached_property
     def kinds(self) -> list[str]:
         """The kinds of sections to be read, in the order in which they must be read."""
-        kinds = needed_sections(self, self.wanted)
+        kinds = needed_sections(self, {SECTION_OF[t] for t in self.wanted if t in SECTION_OF})
         if ASSIGNMENT in kinds and self._prints_unknown_uses:
             kinds = [k for k in SECTIONS if k in {*kinds, USED}]
         # The used values are the largest section. If they are read last, peaks can be computed before.

@@ -142,7 +142,7 @@ class WholeReader(Reader):
                 return
             self._reading.add(kind)
             try:
-                for needed in needed_sections(self, SECTIONS[kind].tables):
+                for needed in needed_sections(self, [kind]):
                     if needed != kind:
                         self.read(needed)
                 self._complete(kind, self._scan(kind))
@@ -226,8 +226,7 @@ class WholeReader(Reader):
     def _scan_ahead(self, kinds: Collection[str]) -> None:
         """Scan the sections that share names, and queue the others if there is enough text for several threads."""
         with self.lock:
-            tables = [t for kind in kinds for t in SECTIONS[kind].tables]
-            wanted = {*needed_sections(self, tables)} & {*kinds, ASSIGNMENT}
+            wanted = {*needed_sections(self, kinds)} & {*kinds, ASSIGNMENT}
             todo = [k for k in READING_ORDER if k in wanted - {HLO, *self.batches, *self._queued, *self._scanned}]
             is_large = self.threads > 1 and self._bytes(todo) > 2 * SPAN_BYTES
             if is_large:

@@ -47,14 +47,15 @@ def source_section(context: Context, table: str) -> str:
     return fallback if context.sections(fallback) or table == "values" else kind
 
 
-def needed_sections(context: Context, tables: Iterable[str]) -> list[str]:
-    """Return the kinds of sections that must be read for these tables, in the order of `SECTIONS`."""
-    kinds = {kind for t in tables if t in SECTION_OF for kind in (SECTION_OF[t], source_section(context, t))}
-    if LIVE in kinds and any(s.begin < s.end for s in context.sections(LIVE)):
-        kinds.add(ASSIGNMENT)  # live ranges are matched with values
-    if ASSIGNMENT in kinds and not context.sections(ASSIGNMENT):
-        kinds.add(USED)
-    return [kind for kind in SECTIONS if kind in kinds]
+def needed_sections(context: Context, kinds: Iterable[str]) -> list[str]:
+    """Return the kinds of sections that must be read for those of `kinds`, in the order of `SECTIONS`."""
+    needed = {*kinds}
+    needed |= {source_section(context, table) for kind in needed for table in SECTIONS[kind].tables}
+    if LIVE in needed and any(s.begin < s.end for s in context.sections(LIVE)):
+        needed.add(ASSIGNMENT)  # live ranges are matched with values
+    if ASSIGNMENT in needed and not context.sections(ASSIGNMENT):
+        needed.add(USED)
+    return [kind for kind in SECTIONS if kind in needed]
 
 
 def make_table(context: Context, name: str, batches: Iterable[Batch]) -> pa.Table:
