@@ -148,6 +148,18 @@ def test_statistics_of_a_program_that_fits() -> None:
     assert found.usage["ordinal"].to_pylist() == [*range(found.usage.num_rows)]
 
 
+@pytest.mark.parametrize("statistics", ["", "BufferAssignment stats:\n  total allocation: 2.00M\n"])
+def test_peak_buffers_below_the_totals_of_a_space(statistics: str) -> None:
+    """Neither the statistics nor the list belong to that space."""
+    totals = "Total hbm usage >= 1.00G:\n    program 1.00G\n"
+    buffers = "Peak buffers:\n\tBuffer 1:\n\t\tSize: 1.00M\n\t\tXLA Label: fusion\n\t\t==========================\n"
+    found = read_oom(f"{totals}{statistics}{buffers}")
+    assert one(found)["form"] == "peak_buffers"
+    spaces = [(u["part"], u["memory_space"]) for u in rows(found, "usage")]
+    assert spaces == [("total", "hbm")] * 2 + [("stats", None)] * bool(statistics)
+    assert [(b["list"], b["memory_space"]) for b in rows(found, "buffers")] == [("peak buffers", None)]
+
+
 def test_peak_buffers_after_another_message() -> None:
     """They are not those of a message of the TPU compiler."""
     found = read_oom(HBM + GPU[GPU.index("Peak buffers") :])
