@@ -70,7 +70,7 @@ class OffsetMatcher(Matcher):
         self._is_array = np.zeros(1, bool)
         """Whether each of `_values` is an array, and False."""
         self._arrays: tuple[Rows, Mask] | None = None
-        """An index of the values by id, and whether each value is an array."""
+        """An index of the values by id; and whether each value is an array, and False."""
 
     @property
     def files(self) -> _lookup.Files:
@@ -194,7 +194,7 @@ class OffsetMatcher(Matcher):
         rows = np.flatnonzero(index == batch.interners["shape_index"].code("{}"))
         if ids is None:
             row = self._find_rows(batch, columns["instruction"][rows], index[rows])
-            is_array: Mask = (row >= 0) & self._is_array[row]
+            is_array: Mask = self._is_array[row]
         else:
             is_array = self._is_array_id(ids[rows])
         index = index.copy()
@@ -206,8 +206,7 @@ class OffsetMatcher(Matcher):
         if self._arrays is None:
             store, table = self._value_store()
             self._arrays = Rows(self._value_ids()), np.append(store.flags(table, "is_array"), np.uint8(0)).view(bool)
-        value = self._arrays[0](ids)
-        found: Mask = (value >= 0) & self._arrays[1][value]
+        found: Mask = self._arrays[1][self._arrays[0](ids)]
         return found
 
     def _find_rows(self, batch: Batch, name: Codes, index: Codes) -> Codes:

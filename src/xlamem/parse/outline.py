@@ -131,7 +131,7 @@ class _Outliner:
             self._keep_unknown_text(head)
         if section is not None:
             if section.kind != REPORT:
-                section.end = max(section.begin, _without_empty_lines(section.data, section.begin, section.end))
+                section.end = _without_empty_lines(section.data, section.begin, section.end)
             self._file.sections.append(section)
             self._total = None
 
