@@ -151,7 +151,6 @@ class Message:
             self.unknown.append(self.pending[0])  # the line that was truncated
         if self.buffer is not None:
             self.close_buffer(self.buffer["size_text"] is None and not self.truncated)
-        self.pending.clear()
         self.row["last_line"] = self.last_line
         self.row["complete"] = not (self.truncated or self._lacks_a_section())
 
