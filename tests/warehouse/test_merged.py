@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import attacks
 import pyarrow as pa
 import pytest
+from attacks import value
 from brute import hostile
 from forge import ERAS, forge
 from render import render
@@ -129,6 +131,17 @@ def as_computed(dump: xlamem.Dump, peaks: list[dict[str, Any]], total: int | Non
                                    ("slack", "slack", None), ("allocated", "allocated", None)):  # fmt: skip
             found = numbers.get((name, *place), (None, None))
             assert found == (space[column], space[step] if step else None), (name, place)
+
+
+@pytest.mark.parametrize("ranges", [["a{}:0-1", "b{}:2-3"], ["c{}:1-2"], ["b{}:0-3", "a{}:3-3"]])
+def test_values_without_live_ranges_in_pieces(ranges: list[str]) -> None:
+    values = [value(i, name, 64 << i, 1024 * i) for i, name in enumerate("abc")]
+    source = held(attacks.dump(values, ranges=ranges), "cpu")
+    content_id = "0" * 32
+    wanted = derive(together([source], [content_id]), 3)
+    streamed = StreamedDump(source, content_id, Cores())
+    _, tables = streamed.convert(lambda *_: None, lambda name: None, lambda dumps: derive(dumps, 3))
+    assert rows_of(tables, content_id) == rows_of(wanted, content_id)
 
 
 def test_in_pieces() -> None:

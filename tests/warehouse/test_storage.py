@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -100,6 +102,25 @@ def test_files_are_named_when_they_are_complete(tmp_path: Path, calls: list[str]
     (tmp_path / "c" / f"x-{again.split('.')[-2]}.parquet").write_text("")
     with pytest.raises(FileExistsError):
         found.publish([again])
+
+
+@posix
+@pytest.mark.parametrize("is_full", [False, True])
+def test_files_that_are_flushed_are_closed(is_full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, real = [], os.open  # type: tuple[list[int], Any]
+    (tmp_path / "a").write_bytes(b"1")
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "open", lambda *args: opened.append(real(*args)) or opened[-1])
+    if is_full:
+        monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="no space") if is_full else nullcontext():
+        Storage(tmp_path).sync(["a"])
+    assert len(opened) == 1
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened[0])
 
 
 @posix
