@@ -6,7 +6,9 @@ import json
 import os
 import pickle
 import shutil
+from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +128,23 @@ def test_what_has_no_ledger_is_no_dataset(tmp_path: Path, name: str) -> None:
     with pytest.raises(xlamem.UsageError, match="is not a dataset of `xlamem convert`: it has no ledger"):
         xlamem.Dataset(tmp_path / name)
     assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("name", ["nowhere", "folder"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        warehouse.compact,
+        warehouse.migrate,
+        partial(warehouse.drop, where="total_bytes < 0"),
+        partial(warehouse.register, to="delta"),
+    ],
+)
+def test_no_command_makes_a_dataset(change: Callable[[Path], Any], name: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(xlamem.UsageError, match="is not a dataset of `xlamem convert`: it has no ledger"):
+        change(tmp_path / name)
+    assert [*tmp_path.rglob("*")] == [tmp_path / "folder"]
 
 
 # ---- the same by every reader

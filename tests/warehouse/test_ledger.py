@@ -62,6 +62,20 @@ def test_what_two_batches_have_is_that_of_the_later_one() -> None:
     assert (state.quarantined, state.runs) == ({}, {})
 
 
+def test_a_batch_replaces_one_of_the_same_name(tmp_path: Path) -> None:
+    """Nothing of the other one remains, although the entry does not remove it."""
+    found = Ledger(Storage(tmp_path))
+    for kept in "12":
+        again = replace(batch("a", kept), quarantined=(dump(f"a{kept}"),), runs=(f"r{kept}",))
+        assert found.commit(again) == set()
+        for read in (found.state, Ledger(Storage(tmp_path)).state):
+            assert read.stored == {dump(kept): "a" * 32}
+            assert {*read.stored} == {dump(kept)}
+            assert read.quarantined == {dump(f"a{kept}"): "a" * 32}
+            assert read.runs == {f"r{kept}": "a" * 32}
+            assert len(read.names) == len(read.batches) == 1
+
+
 def test_a_lost_race_publishes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a batch that another run has claimed meanwhile are not found by a glob; theirs are not touched."""
     storage = Storage(tmp_path)
