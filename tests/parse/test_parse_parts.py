@@ -134,6 +134,18 @@ def test_an_interner_grows() -> None:
     assert other.codes(np.array([3, 1, 0])).tolist() == [2, -1, 0]
 
 
+@pytest.mark.parametrize("add", [False, True])
+def test_finding_the_texts_of_a_slice(add: bool) -> None:
+    texts = pa.array(["a", "", "bb", "ccc", "bb"])
+    for begin in range(6):
+        for length in range(6 - begin):
+            pool = Interner()
+            pool.code("bb")
+            found = pool.find(texts.slice(begin, length), add=add).tolist()
+            wanted = texts.to_pylist()[begin : begin + length]
+            assert [pool.text(code) for code in found] == [w if add or w == "bb" else None for w in wanted]
+
+
 def test_shapes_that_are_added_later() -> None:
     shapes = [
         "f32[4]{0}", "f32[8,128]{1,0:T(8,128)}", "(f32[2]{0}, s8[3]{0:T(128)})", "bf16[3]{0}", "pred[]",
