@@ -89,6 +89,28 @@ def test_whichever_value_is_tiled(size: int, tiled: int | None, monkeypatch: pyt
     assert row["platform"] == (None if tiled is None else "tpu")
 
 
+@pytest.mark.parametrize("size", [1, 40, 1 << 20])
+@pytest.mark.parametrize("order", ["atbu", "utab", "taub", "buta"])
+def test_the_index_of_live_ranges_in_spans(order: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is null for an array, {} for a tuple, whichever span has it."""
+    spans_of(size, monkeypatch)
+    headers = {"a": "a", "b": "b", "t": "t{}", "u": "u{}"}
+    values = "".join(
+        f" value: <{i} {header} @0> (size=16,offset={16 * i}): {'(f32[4])' if '{' in header else 'f32[4]{0}'}\n"
+        for i, header in enumerate(headers.values())
+    )
+    schedule = "".join(f"    {i}:{name}\n" for i, name in enumerate(order))
+    ranges = "".join(f"    {name}{{}}:{i}-{i + 1}\n" for i, name in enumerate(order))
+    live = f"HloLiveRange (max 4):\n  InstructionSequence:\n{schedule}  BufferLiveRange:\n{ranges}"
+    text = f"BufferAssignment:\nallocation 0: size 64, thread-local:\n{values}"
+    source = held("x", {"buffer-assignment": text.encode(), "live-range": live.encode()})
+    wanted = [(name, None if name in "ab" else "{}", [*headers].index(name)) for name in order]
+    for threads in (1, 3):
+        rows = xlamem.read(source, threads=threads).live_ranges.to_pylist()
+        assert [(r["instruction"], r["shape_index"], r["value_id"]) for r in rows] == wanted
+    assert streamed(source, "live_ranges") == rows
+
+
 # -- cross-checks
 
 
