@@ -111,6 +111,20 @@ def test_the_index_of_live_ranges_in_spans(order: str, size: int, monkeypatch: p
     assert streamed(source, "live_ranges") == rows
 
 
+@pytest.mark.parametrize("names", ["abx", "xab", "xx", "bxa"])
+def test_the_index_of_a_peak_list(names: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is null for an array; nothing is known of a value that no allocation has."""
+    allocations = ALLOCATIONS.replace("<1 b @0>", "<1 b{} @0>").replace("offset=16): f32[4]{0}", "offset=16): (f32[4])")
+    listed = "".join(f"    {name}{{}}: 16 bytes (cumulative: {16 * i} bytes)\n" for i, name in enumerate(names, 1))
+    live = LIVE_RANGES[: LIVE_RANGES.index("  Live")] + f"  Live ranges at 1 (peak):\n{listed}"
+    source = held("x", {"buffer-assignment": allocations.encode(), "live-range": live.encode()})
+    rows = xlamem.read(source).printed_peak.to_pylist()
+    assert [(r["instruction"], r["shape_index"]) for r in rows] == [(n, None if n == "a" else "{}") for n in names]
+    for size in (1, 1 << 20):
+        spans_of(size, monkeypatch)
+        assert streamed(source, "printed_peak") == rows
+
+
 # -- cross-checks
 
 
