@@ -52,6 +52,23 @@ def test_the_shape_of_an_allocation_is_not_that_of_its_instruction() -> None:
     assert [rows(read_oom(t), "buffers")[0]["shape"] for t in (text, with_shape)] == ["f32[4]{0}", "u8[8]{0}"]
 
 
+def test_all_that_is_said_of_an_allocation() -> None:
+    text = "Allocation (size=8) would exceed memory (size=4) :: #a [shape = 'u8[8]{0}', space=VMEM, scoped, tag = 't']"
+    found = read_oom(f"{text} :: %x.1 = f32[4]{{0}} custom-call()")
+    row = {key: value for key, value in one(found).items() if value is not None and "line" not in key}
+    assert row == {
+        "report": 0, "form": "tpu_allocation", "memory_space": "vmem", "complete": True,
+        "requested_bytes": 8, "requested_text": "8", "capacity_bytes": 4, "capacity_text": "4",
+        "instruction": "%x.1 = f32[4]{0} custom-call()", "text": f"{text} :: %x.1 = f32[4]{{0}} custom-call()",
+    }  # fmt: skip
+    (buffer,) = rows(found, "buffers")
+    assert {key: value for key, value in buffer.items() if value is not None} == {
+        "report": 0, "list": "failed allocation", "ordinal": 1, "memory_space": "vmem", "complete": True,
+        "size_text": "8", "size_bytes": 8, "xla_label": "%x.1 = f32[4]{0} custom-call()", "shape": "u8[8]{0}",
+        "tag": "t", "allocation_type": "scoped",
+    }  # fmt: skip
+
+
 def test_numbers_of_entries_without_numbers() -> None:
     """They are counted from 1 in each list."""
     arguments = VMEM_LIST[VMEM_LIST.index("Largest") :].replace("allocations", "arguments and outputs")

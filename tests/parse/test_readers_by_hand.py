@@ -128,6 +128,25 @@ def test_the_index_of_a_peak_list(names: str, monkeypatch: pytest.MonkeyPatch) -
 # -- cross-checks
 
 
+@pytest.mark.parametrize("first", ["buffer-assignment", "buffer-assignment-values"])
+@pytest.mark.parametrize("changed", ["", "a", "b"])
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_names_of_used_values_in_another_file(
+    first: str, changed: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever file is the first one."""
+    spans_of(size, monkeypatch)
+    records = [record(i, name.upper() if name == changed else name) for i, name in enumerate("ab")]
+    members = {"buffer-assignment": ALLOCATIONS, "buffer-assignment-values": USED + "".join(records)}
+    order = sorted(members, key=lambda role: role != first)
+    source = held("x", {role: members[role].encode() for role in order})
+    rows = xlamem.read(source).verify().to_pylist()
+    assert [(r["code"], r["excerpt"]) for r in rows] == [
+        ("records_differ", f"<{i} {name.upper()} @0>") for i, name in enumerate("ab") if name == changed
+    ]
+    assert streamed(source, "diagnostics") == rows
+
+
 LAYOUT_A = """\
 Total bytes used: 96 (96B)
 
