@@ -180,3 +180,46 @@ def test_without_an_idle_core_the_caller_works_alone() -> None:
         for i in range(50):
             jobs.submit(str(i % 4), lambda: ran.add(threading.get_ident()))
     assert ran == {threading.get_ident()}
+
+
+def test_whoever_waits_learns_of_an_error() -> None:
+    """Also if no lane is ready any more."""
+    started, go, raised = threading.Event(), threading.Event(), []  # type: tuple[threading.Event, threading.Event, list[int]]
+
+    def fail() -> None:
+        started.set()
+        go.wait(WAIT)
+        raise KeyError
+
+    def wait() -> None:
+        with pytest.raises(KeyError), Lanes(2) as jobs:  # noqa: PT012
+            jobs.submit("a", fail)
+            started.wait(WAIT)  # on the other thread
+            threading.Timer(0.02, go.set).start()
+            jobs.wait("a")
+        raised.append(1)
+
+    caller = threading.Thread(target=wait, daemon=True)
+    caller.start()
+    caller.join(WAIT)
+    assert raised == [1]
+
+
+def test_no_job_begins_after_an_error() -> None:
+    """Not even on a thread that has just found an idle core."""
+    looking, go, ran = threading.Event(), threading.Event(), []  # type: tuple[threading.Event, threading.Event, list[int]]
+
+    class Late(Busy):
+        def take(self) -> bool:
+            looking.set()
+            return go.wait(WAIT)
+
+        def give_back(self) -> None:
+            pass
+
+    with pytest.raises(KeyError), Lanes(2, Late()) as jobs:  # noqa: PT012
+        jobs.submit("a", lambda: ran.append(1))
+        assert looking.wait(WAIT)
+        threading.Timer(0.02, go.set).start()
+        raise KeyError
+    assert ran == []

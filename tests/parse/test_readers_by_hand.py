@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from test_cuts import held
+from test_lanes import Busy
 from test_rare_texts import ALLOCATIONS, USED, read, record, streamed
 from test_rare_texts import LIVE as LIVE_RANGES
 
@@ -15,6 +16,8 @@ from xlamem import _liveness, schema
 from xlamem.parse import pieces as streaming
 from xlamem.parse import whole
 from xlamem.parse.batch import LIVE, Batch, File, Section, Span
+from xlamem.parse.lanes import Lanes
+from xlamem.parse.pieces import PieceReader
 from xlamem.parse.sections import SECTIONS
 
 
@@ -123,6 +126,17 @@ def test_the_index_of_a_peak_list(names: str, monkeypatch: pytest.MonkeyPatch) -
     for size in (1, 1 << 20):
         spans_of(size, monkeypatch)
         assert streamed(source, "printed_peak") == rows
+
+
+def test_hashes_of_files_that_are_computed_late() -> None:
+    """On several threads, all files are known before the first one is hashed."""
+    members = {"buffer-assignment": ALLOCATIONS, "live-range": LIVE_RANGES, "memory-usage-report": "x\n"}
+    source = held("x", {role: text.encode() for role, text in members.items()})
+    with Lanes(2, Busy()) as lanes:
+        reader = PieceReader(source, frozenset({"files"}), hashes=True, lanes=lanes)
+        found = [row["content_hash"] for _, table in reader.pieces() for row in table.to_pylist()]
+    assert len({*found}) == len(members)
+    assert found == xlamem.read(source, hashes=True).files["content_hash"].to_pylist()
 
 
 # -- cross-checks
