@@ -13,12 +13,13 @@ from test_rare_texts import LIVE as LIVE_RANGES
 
 import xlamem
 from xlamem import _liveness, schema
+from xlamem.dump import as_tables
 from xlamem.parse import pieces as streaming
 from xlamem.parse import whole
 from xlamem.parse.batch import LIVE, Batch, File, Section, Span
 from xlamem.parse.lanes import Lanes
 from xlamem.parse.pieces import PieceReader
-from xlamem.parse.sections import SECTIONS
+from xlamem.parse.sections import SECTION_OF, SECTIONS
 
 
 def spans_of(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +138,36 @@ def test_hashes_of_files_that_are_computed_late() -> None:
         found = [row["content_hash"] for _, table in reader.pieces() for row in table.to_pylist()]
     assert len({*found}) == len(members)
     assert found == xlamem.read(source, hashes=True).files["content_hash"].to_pylist()
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_live_ranges_of_allocations_without_values(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have no value, although the used values have their names: these files do not belong together."""
+    spans_of(size, monkeypatch)
+    members = {
+        "buffer-assignment": ALLOCATIONS[: ALLOCATIONS.index(" value")],
+        "buffer-assignment-values": USED + record(0, "a") + record(1, "b"),
+        "live-range": LIVE_RANGES,
+    }
+    source = held("x", {role: text.encode() for role, text in members.items()})
+    monkeypatch.setattr(whole, "AHEAD_BYTES", -1)  # so that the order of requests matters
+    for first in ("live_ranges", "positions"):
+        dump = xlamem.read(source)
+        assert dump[first].num_rows == 2
+        rows = dump.live_ranges.to_pylist()
+        assert [(r["value_id"], r["shape_index"]) for r in rows] == [(None, "{}")] * 2
+    assert streamed(source, "live_ranges") == rows
+
+
+def test_integers_of_tables_without_rows() -> None:
+    """Also of tables that no section fills."""
+    members = {"buffer-assignment": ALLOCATIONS, "hlo": "HloModule m\n\n%f () -> f32[] {\n}\n"}
+    source = held("x", {role: text.encode() for role, text in members.items()})
+    for table, spec in schema.TABLES.items():
+        columns = [c.name for c in spec.columns if c.kind == "int"]
+        tables = as_tables(xlamem.read(source))
+        if table in SECTION_OF:
+            assert [len(c) for c in tables.integers(table, *columns)] == [tables[table].num_rows] * len(columns)
 
 
 # -- cross-checks

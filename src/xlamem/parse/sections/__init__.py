@@ -44,7 +44,7 @@ def source_section(context: Context, table: str) -> str:
     kind, fallback = SECTION_OF[table], _FALLBACKS.get(table)
     if fallback is None or context.sections(kind):
         return kind
-    return fallback if context.sections(fallback) or table == "values" else kind
+    return fallback if context.sections(fallback) else kind
 
 
 def needed_sections(context: Context, kinds: Iterable[str]) -> list[str]:
