@@ -17,6 +17,7 @@ from xlamem.dump import as_tables
 from xlamem.parse import pieces as streaming
 from xlamem.parse import whole
 from xlamem.parse.batch import LIVE, Batch, File, Section, Span
+from xlamem.parse.join import ReadDump, tables_of
 from xlamem.parse.lanes import Lanes
 from xlamem.parse.pieces import PieceReader
 from xlamem.parse.sections import SECTION_OF, SECTIONS
@@ -168,6 +169,16 @@ def test_integers_of_tables_without_rows() -> None:
         tables = as_tables(xlamem.read(source))
         if table in SECTION_OF:
             assert [len(c) for c in tables.integers(table, *columns)] == [tables[table].num_rows] * len(columns)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 1, 0), (1, 1, 0)])
+def test_values_of_several_dumps_of_which_one_has_no_allocations(order: tuple[int, ...]) -> None:
+    """Its values have neither offsets nor shapes; those of the others keep theirs."""
+    members = [{"buffer-assignment": ALLOCATIONS}, {"buffer-assignment-values": USED + record(0, "a") + record(1, "b")}]
+    sources = [held("x", {role: text.encode() for role, text in m.items()}) for m in members]
+    found = tables_of([ReadDump(sources[i]) for i in order])[0]["values"].to_pylist()
+    assert found == [row for i in order for row in xlamem.read(sources[i]).values.to_pylist()]
+    assert {row["offset"] for row in found} == {0, 16, None}
 
 
 # -- cross-checks

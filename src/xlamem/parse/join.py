@@ -162,7 +162,7 @@ class _Join:
 
     def names(self, name: str, lengths: Sequence[int], items: Sequence[Any], dictionaries: Dictionaries) -> Column:
         codes = _filled(items, lengths, -1, np.int32)
-        if all(d is dictionaries[0] for d in dictionaries):
+        if codes is None or all(d is dictionaries[0] for d in dictionaries):
             return codes, dictionaries[0]
         meaning = INTERNER_OF.get(name, name)
         starts = [0 if d is None else self._start(meaning, d) for d in dictionaries]
