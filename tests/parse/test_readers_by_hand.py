@@ -174,7 +174,8 @@ def test_integers_of_tables_without_rows() -> None:
 @pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 1, 0), (1, 1, 0)])
 def test_values_of_several_dumps_of_which_one_has_no_allocations(order: tuple[int, ...]) -> None:
     """Its values have neither offsets nor shapes; those of the others keep theirs."""
-    members = [{"buffer-assignment": ALLOCATIONS}, {"buffer-assignment-values": USED + record(0, "a") + record(1, "b")}]
+    used = {"buffer-assignment-values": USED + record(0, "a") + record(1, "b")}
+    members = [used | {"buffer-assignment": ALLOCATIONS}, used]
     sources = [held("x", {role: text.encode() for role, text in m.items()}) for m in members]
     found = tables_of([ReadDump(sources[i]) for i in order])[0]["values"].to_pylist()
     assert found == [row for i in order for row in xlamem.read(sources[i]).values.to_pylist()]
