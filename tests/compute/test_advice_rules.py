@@ -37,7 +37,7 @@ class Buffer(NamedTuple):
 
     @property
     def size(self) -> int:
-        return 4 * math.prod(int(n) for n in re.findall(r"\d+", self.shape.partition("[")[2]))
+        return 4 * math.prod(int(n) for n in re.findall(r"\d+", self.shape.partition("[")[2].partition("]")[0]))
 
 
 def argument(name: str, shape: str, number: int, **others: Any) -> Buffer:
@@ -186,6 +186,15 @@ def test_arguments_and_outputs_halve_as_well(platform: str, make: Make) -> None:
     assert (row["lower"], row["upper"]) == (int(0.6 * half), half + 64 * 128 * 4 // 2)
 
 
+@pytest.mark.parametrize("trips", [2, 64])
+def test_what_is_left_of_a_large_buffer_may_move_to_vmem(trips: int, make: Make) -> None:
+    """A rollout of 128 MiB became 64 MiB in VMEM with half the batch. Half of 4 GiB does not fit into VMEM."""
+    stack = Buffer("h", f"f32[{trips},1024,16384]", op_name="jit(f)/while/body/tanh")
+    x = argument("x", "f32[1024,8]{1,0:T(8,128)}", 0)
+    (row,) = advice(program(make, [x, loop("while.1", trips), stack], "tpu"), "batch")
+    assert row["upper"] >= stack.size if trips == 2 else row["upper"] < 0.9 * stack.size
+
+
 def test_the_buffer_of_a_row_has_its_scope(make: Make) -> None:
     """Most bytes are those of the layers, although the logits are the largest buffer."""
     layers = [Buffer(f"h.{i}", "f32[8,512]", op_name=f"jit(f)/layer_{i}/tanh") for i in range(4)]
@@ -296,17 +305,23 @@ def test_room_in_outputs(is_lent: bool, room: int, make: Make) -> None:
     assert [w.room_in_outputs(size) for size in (KIB, 128 * KIB, 128 * KIB + 1)] == [room, room, 0]
 
 
+@pytest.mark.parametrize("is_copied", [False, True])
 @pytest.mark.parametrize("is_update", [False, True])
-def test_gradients_may_not_replace_weights(is_update: bool, make: Make) -> None:
+def test_gradients_may_not_replace_weights(is_update: bool, is_copied: bool, make: Make) -> None:
     """An update follows, for which the weights must be there. One that is part of the program reads them as it writes.
 
-    Its name may be that of the gradient with which it is fused.
+    Its name may be that of the gradient with which it is fused. On a TPU, it may be written to VMEM and copied.
     """
+    named = {"op_name": "jit(f)/transpose(jvp())/dot_general"}
+    written = [output("y", "f32[128,256]", **named)]
+    if is_copied:
+        fusion = Buffer("y", "f32[128,256]", (6, 7), instruction="fusion(%p.0)", uses="  c, operand 0", **named)
+        written = [output("c", "f32[128,256]", instruction="copy(%y)"), fusion]
     dump = program(
         make,
         [
             argument("w", "f32[128,256]", 0, uses="  s.1, operand 0" + "\n  y, operand 1" * is_update),
-            output("y", "f32[128,256]", op_name="jit(f)/transpose(jvp())/dot_general"),
+            *written,
             Buffer("h", "f32[128,128]", (0, 7), "jit(f)/jvp()/tanh"),
         ],
     )

@@ -15,8 +15,8 @@ from .buffer_names import phases_of_values
 from .columns import Ints, Mask, arrow_array, encoded, take, take_text
 from .layout import DONATED, LIVE_OUT, TEMP
 from .op_names import END, PHASES
-from .origins import has_opcode, origins, uses_of
-from .program import distinct_rows
+from .origins import MAX_ROUNDS, has_opcode, operands_of, origins, uses_of
+from .program import Program, distinct_rows
 from .uses import use_steps
 from .what_if import Change, WhatIf
 
@@ -49,6 +49,7 @@ _MIXING_OPCODES = "^(?:dot|convolution|custom-call|sort|reduce-window|fft|gather
 _MIXING_FUSIONS = "^k(?:Output|Input|Custom)$"
 _MIXING_PRIMITIVES = rf"/(?:dot_general|conv_general_dilated|sort|cumsum|fft|gather|transpose|rev){END}"
 _WIDENED = "On a CPU, XLA computes in f32, and may read a copy in f32."
+_COPY = r"^(?:copy|copy-start|copy-done|bitcast|get-tuple-element)$"
 _COLLECTIVES = r"^(?:all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute|ragged-all-to-all)"
 
 
@@ -114,9 +115,20 @@ def _are_gradients(w: WhatIf, parameter: Ints, output: Ints) -> bool:
         return False
     argument = take(origins(p).argument, value)
     read = np.stack([user, np.where(argument < 0, take(p.owner, value), argument)])
-    updated = np.stack([p.instruction_row[output], p.owner[parameter]])
+    updated = np.stack([p.instruction_row[_copied(p, output)], p.owner[parameter]])
     row = distinct_rows(*np.concatenate([updated, read], axis=1))
     return not np.isin(row[: len(output)], row[len(output) :]).any()
+
+
+def _copied(p: Program, values: Ints) -> Ints:
+    """Return the values of which these are copies, or these values."""
+    for _ in range(MAX_ROUNDS):
+        operands = operands_of(p, values, np.zeros(len(values), np.int64))
+        copies = (operands >= 0) & has_opcode(p, p.instruction_row[values], _COPY)
+        if not copies.any():
+            break
+        values = np.where(copies, operands, values)
+    return values
 
 
 def narrower_arguments(w: WhatIf) -> Iterator[Intervention]:

@@ -27,7 +27,7 @@ DTYPE_UPPER = 1.47
 VMEM, VMEM_SHARE = 64 << 20, 0.4
 """Bytes, and the share of an estimate, that may move from a TPU's main memory to its VMEM.
 
-Where half of what is in VMEM is more than this share, that may move: it shrinks as well.
+Where half of what is in VMEM, or of a buffer that shrinks, is more than this share, that may move.
 """
 VMEM_COLOR = 1
 MAX_CHUNK = 1 << 12
@@ -95,13 +95,18 @@ def _recomputed_layers(a: Activations, layers: Layers) -> Intervention:
     return _of_values(a, "recompute", layers.values, change, (-largest, upper), text, scope=layers.family, names=names)
 
 
-def _with_vmem(w: WhatIf, estimate: int) -> int:
-    """Return an upper bound for activations that shrink: on a TPU, some of the others may then move to VMEM."""
+def _with_vmem(w: WhatIf, estimate: int, halved: Ints | None = None) -> int:
+    """Return an upper bound for activations that shrink: on a TPU, some of the others may then move to VMEM.
+
+    So may what is left of the largest of the values that become half as large.
+    """
     if w.p.tables.platform != "tpu":
         return min(estimate, w.peak)
     is_vmem = np.array([space.color == VMEM_COLOR for space in w.p.spaces], bool)[w.p.space_of_allocation]
     room = int(w.p.allocation_size[is_vmem & (w.p.category == TEMP)].sum()) // 2
-    return min(estimate + min(VMEM, max(room, int(VMEM_SHARE * estimate), 0)), w.peak)
+    halves = (w.p.extent[[] if halved is None else halved] + 1) // 2
+    room = max(room, int(halves[halves <= VMEM].max(initial=0)))
+    return min(estimate + min(VMEM, max(room, int(VMEM_SHARE * estimate))), w.peak)
 
 
 def _policy(names: tuple[str, ...]) -> str:
@@ -169,7 +174,7 @@ def narrower_types(a: Activations) -> Iterator[Intervention]:
 def _narrower(a: Activations, name: str, members: Mask) -> Intervention:
     change = Change(0, -(a.w.only(a.with_slot_mates(members)) // 2))
     estimate = a.w.saved(change)
-    bounds = -a.w.peak // 20, int(DTYPE_UPPER * _with_vmem(a.w, estimate))
+    bounds = -a.w.peak // 20, int(DTYPE_UPPER * _with_vmem(a.w, estimate, np.flatnonzero(members & a.w.at_peak)))
     text = f"Compute in {NARROWER[name]}: these buffers are {name}. The compiler may convert them back."
     return _of_values(a, "dtype", np.flatnonzero(members & a.w.at_peak), change, bounds, text)
 
@@ -291,7 +296,7 @@ def _half_batch(a: Activations, batch: Batch) -> Intervention:
     rows = np.flatnonzero(temps & w.at_peak)
     half = int(np.median(p.extent[rows])) // 2 if len(rows) else w.total
     temporaries = max(w.saved(change), w.saved(largest)) + fixed
-    upper = int(BATCH_UPPER * (_with_vmem(w, temporaries) - fixed)) + w.room_in_outputs(half)
+    upper = int(BATCH_UPPER * (_with_vmem(w, temporaries, rows) - fixed)) + w.room_in_outputs(half)
     upper = min(upper, w.peak - fixed)
     where = " on each device" if is_partitioned(p) else ""
     text = f"Halve the batch of `{batch.name}`{where} ({size:,} to {size // 2:,})."
