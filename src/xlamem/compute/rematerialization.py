@@ -61,7 +61,7 @@ def _recomputed_loop(a: Activations, s: Stacks) -> Intervention:
     if s.checkpointed:
         how = f"The policy of jax.checkpoint keeps activations of the loop. {LESS}"
     text = f"{how} They are stacked over {s.trips:,} iterations.{_policy(names)}"
-    bounds = int(LOOP_LOWER * a.w.saved(change)), int(LOOP_UPPER * a.w.saved(best))
+    bounds = int(LOOP_LOWER * a.w.saved(change)), _with_vmem(a.w, int(LOOP_UPPER * a.w.saved(best)))
     return _of_values(a, "recompute", s.values, change, bounds, text, names=names)
 
 
@@ -197,6 +197,8 @@ class Batch(NamedTuple):
     size: int
     values: Ints
     """Parameters and outputs with this leading dimension."""
+    is_shared: bool
+    """Whether stacked weights have this leading dimension, too, as experts do: temporaries may have it from them."""
 
 
 def _batches(a: Activations) -> list[Batch]:
@@ -217,7 +219,10 @@ def _batches(a: Activations) -> list[Batch]:
         size = 0 if excluded else shared[code]
         ambiguous = bool(size) and not a.is_training and _is_ambiguous(a.dimensions[value], codes, code, shared, state)
         if size and not ambiguous and not _is_of_features(a, size):
-            found.append(Batch(name, int(number[codes == code].min()), size, _whole_arrays(a, size, members)))
+            weights = a.is_state[value] & ~sliced & (a.dimensions[value, 0] == size) & (a.dimensions[value, 2] > 0)
+            is_shared = a.is_training and bool(weights.any()) and size not in trip_counts_of(p)
+            first, values = int(number[codes == code].min()), _whole_arrays(a, size, members)
+            found.append(Batch(name, first, size, values, is_shared))
     return found
 
 
@@ -230,8 +235,19 @@ def _is_sliced(a: Activations, values: Ints) -> Mask:
     if not a.is_training:
         return np.isin(a.dimensions[values, 0], trips)
     iterations = pc.is_valid(buffer_names(a.p, values)["iterations"]).to_numpy(zero_copy_only=False)
-    stacked = [s.trips for s in a.stacks if not trips or s.trips in trips]
-    return np.asarray(iterations | np.isin(a.dimensions[values, 0], stacked), bool)
+    stacks = [s for s in a.stacks if not trips or s.trips in trips]
+    stacked = np.isin(a.dimensions[values, 0], [s.trips for s in stacks])
+    return np.asarray(iterations | (stacked & ~_are_like_elements(a, values, stacks)), bool)
+
+
+def _are_like_elements(a: Activations, values: Ints, stacks: list[Stacks]) -> Mask:
+    """Return which arrays have the first dimensions of what each iteration keeps, such as tokens and labels."""
+    dimensions, found = a.dimensions[values], np.zeros(len(values), bool)
+    for s in stacks:
+        elements = np.pad(a.dimensions[s.values, 1:], ((0, 0), (0, 1)))
+        same = (dimensions[:, None] == elements[None]) | (dimensions[:, None] == 0)
+        found |= (dimensions[:, 0] > 0) & same.all(axis=2).any(axis=1)
+    return found
 
 
 def _shared_size(dimensions: Ints, sliced: Mask) -> int:
@@ -302,7 +318,8 @@ def _half_batch(a: Activations, batch: Batch) -> Intervention:
     text = f"Halve the batch of `{batch.name}`{where} ({size:,} to {size // 2:,})."
     if a.is_training:
         text += " Gradients accumulated over two halves need as much memory as the parameters in addition."
-    bounds = int(BATCH_LOWER * w.saved(change)), upper if len(rows) else 0
+    lower = 0 if batch.is_shared else int(BATCH_LOWER * w.saved(change))
+    bounds = lower, upper if len(rows) else 0
     values = np.union1d(rows, batch.values)
     found = _of_values(a, "batch", values, change, bounds, text)
     return replace(found, argument=batch.name, parameter=batch.number)
