@@ -254,7 +254,7 @@ def resized(*pairs: tuple[tuple[int, ...], tuple[int, ...], int]) -> list[Any]:
         ([((4,), (8,), 9), ((6,), (12,), 9)], {}, 1, []),
         ([((4,), (8,), 9), ((6,), (12,), 9)], {((6,),
         (12,)): "w"}, 1, ["a dimension of 6 is 12 now, as in argument w"]),
-        ([((4,), (8,), 9), ((6,), (12,), 20)], {((4,), (8,)): "nodes", ((6,), (12,)): "edges"}, 1,
+        ([((4,), (8,), 9), ((6,), (12,), 20)], {((6,), (12,)): "edges", ((4,), (8,)): "nodes"}, 1,
          ["a dimension of 6 is 12 now, as in argument edges"]),
         ([((16,), (64,), 20)], {((4,), (8,)): "w"}, 1, ["a dimension of 4 is 8 now, as in argument w"]),
         ([], {((4,), (8,)): "argument 3"}, 1, []),
