@@ -221,11 +221,14 @@ def test_arguments_and_outputs_halve_as_well(platform: str, make: Make) -> None:
 
 @pytest.mark.parametrize("trips", [2, 64])
 def test_what_is_left_of_a_large_buffer_may_move_to_vmem(trips: int, make: Make) -> None:
-    """A rollout of 128 MiB became 64 MiB in VMEM with half the batch. Half of 4 GiB does not fit into VMEM."""
-    stack = Buffer("h", f"f32[{trips},1024,16384]", op_name="jit(f)/while/body/tanh")
-    x = argument("x", "f32[1024,8]{1,0:T(8,128)}", 0)
-    (row,) = advice(program(make, [x, loop("while.1", trips), stack], "tpu"), "batch")
-    assert row["upper"] >= stack.size if trips == 2 else row["upper"] < 0.9 * stack.size
+    """A rollout of 128 MiB became 64 MiB in VMEM with half the batch. Half of 4 GiB does not fit into VMEM.
+
+    What the arena has for buffers at other steps than the peak may not be needed either.
+    """
+    stack = Buffer("h", f"f32[{trips},1024,16384]", (0, 7), "jit(f)/while/body/tanh")
+    x, other = argument("x", "f32[1024,8]{1,0:T(8,128)}", 0), Buffer("g", "f32[1024,1024]", (8, 9))
+    (row,) = advice(program(make, [x, loop("while.1", trips), stack, other], "tpu"), "batch")
+    assert row["upper"] >= stack.size + other.size if trips == 2 else row["upper"] < 0.9 * stack.size
 
 
 def test_the_buffer_of_a_row_has_its_scope(make: Make) -> None:

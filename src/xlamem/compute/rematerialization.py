@@ -101,12 +101,12 @@ def _with_vmem(w: WhatIf, estimate: int, halved: Ints | None = None) -> int:
     So may what is left of the largest of the values that become half as large.
     """
     if w.p.tables.platform != "tpu":
-        return min(estimate, w.peak)
+        return min(estimate, w.arena_bytes)
     is_vmem = np.array([space.color == VMEM_COLOR for space in w.p.spaces], bool)[w.p.space_of_allocation]
     room = int(w.p.allocation_size[is_vmem & (w.p.category == TEMP)].sum()) // 2
     halves = (w.p.extent[[] if halved is None else halved] + 1) // 2
     room = max(room, int(halves[halves <= VMEM].max(initial=0)))
-    return min(estimate + min(VMEM, max(room, int(VMEM_SHARE * estimate))), w.peak)
+    return min(estimate + min(VMEM, max(room, int(VMEM_SHARE * estimate))), w.arena_bytes)
 
 
 def _policy(names: tuple[str, ...]) -> str:
@@ -313,7 +313,7 @@ def _half_batch(a: Activations, batch: Batch) -> Intervention:
     half = int(np.median(p.extent[rows])) // 2 if len(rows) else w.total
     temporaries = max(w.saved(change), w.saved(largest)) + fixed
     upper = int(BATCH_UPPER * (_with_vmem(w, temporaries, rows) - fixed)) + w.room_in_outputs(half)
-    upper = min(upper, w.peak - fixed)
+    upper = min(upper, w.arena_bytes - fixed)
     where = " on each device" if is_partitioned(p) else ""
     text = f"Halve the batch of `{batch.name}`{where} ({size:,} to {size // 2:,})."
     if a.is_training:
