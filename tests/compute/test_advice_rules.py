@@ -433,6 +433,15 @@ def test_gradients_of_one_argument(make: Make) -> None:
 # -- recomputation -------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("trips", "n"), [(5, 0), (64, 1), (63, 1), (32, 1)])
+def test_a_loop_with_another_number_of_iterations_stacks_nothing(trips: int, n: int, make: Make) -> None:
+    """Random bits of dropout, with a batch of 64, are the result of a loop with 5 rounds."""
+    bits = loop("while.1{1}", trips, "jit(f)/jvp()/while")._replace(shape="u32[64,32,64]", live=(3, 7))
+    gradient = Buffer("g", "f32[64,32,64]", (7, 8), "jit(f)/transpose(jvp())/mul")
+    dump = program(make, [argument("x", "f32[64,32]", 0), bits, gradient])
+    assert len(advice(dump, "recompute")) == n
+
+
 def test_activations_that_are_read_back_in_the_backward_pass(make: Make) -> None:
     """The last reader of an activation is a copy with its name, which is of the forward pass as the activation is.
 
