@@ -202,6 +202,17 @@ def test_as_many_samples_as_experts(n: int, confidence: str, make: Make) -> None
     assert (row["argument"], row["confidence"], row["lower"] > 0) == ("x", confidence, confidence == "likely")
 
 
+@pytest.mark.parametrize("is_training", [False, True])
+def test_pairs_of_samples_fall_to_a_quarter(is_training: bool, make: Make) -> None:
+    """The similarities of a contrastive loss, 256 by 256, became 128 by 128."""
+    similarities = Buffer("h", "f32[256,256]", (0, 7), f"jit(f)/{'jvp()/' * is_training}dot_general")
+    gradient = Buffer("g", "f32[256,8]", (7, 8), "jit(f)/transpose(jvp())/dot_general")
+    buffers = [argument("x", "f32[256,8]", 0), similarities, *[gradient] * is_training]
+    (row,) = advice(program(make, buffers), "batch")
+    half = (256 * 256 + 256 * 8) * 4 // 2
+    assert row["lower"] <= half < half + 256 * 256 <= row["upper"]
+
+
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])
 def test_arguments_and_outputs_halve_as_well(platform: str, make: Make) -> None:
     """They are larger than the temporaries, which alone limit what moves to VMEM."""

@@ -308,10 +308,13 @@ def _half_batch(a: Activations, batch: Batch) -> Intervention:
     fixed = -int(p.allocation_size[p.owner[batch.values]].sum()) // 2
     change = Change(fixed, -(w.only(temps) // 2))
     # A step may have activations that show no batch in their shape. Smaller ones may fit into outputs.
-    largest = Change(fixed, -(w.only(w.in_arena & ~a.is_like_state) // 2)) if a.is_training else change
+    others = w.in_arena & ~a.is_like_state if a.is_training else temps
+    # Similarities of all pairs of samples, which have the dimension twice, fall to a quarter.
+    pairs = w.only(w.in_arena & ((a.dimensions == size).sum(axis=1) > 1)) // 4
+    most = (Change(fixed, -(w.only(some) // 2 + pairs)) for some in (temps, others))
     rows = np.flatnonzero(temps & w.at_peak)
     half = int(np.median(p.extent[rows])) // 2 if len(rows) else w.total
-    temporaries = max(w.saved(change), w.saved(largest)) + fixed
+    temporaries = max(map(w.saved, most)) + fixed
     upper = int(BATCH_UPPER * (_with_vmem(w, temporaries, rows) - fixed)) + w.room_in_outputs(half)
     upper = min(upper, w.arena_bytes - fixed)
     where = " on each device" if is_partitioned(p) else ""
