@@ -330,7 +330,9 @@ def dimensions(c: Context) -> Iterator[Edit]:
     shapes = reversed(c.interface.shapes.items())
     in_arguments = {pair: name for (a, b), name in shapes for pair in replaced_dimensions(a, b)}
     # Of several dimensions that grow alike, such as nodes and edges, the one with most bytes.
-    of_ratio = {Fraction(*pair): pair for pair in sorted(reversed(in_arguments), key=lambda k: tally[k])}
+    of_ratio: dict[Fraction, tuple[int, int]] = {}
+    for pair in sorted(in_arguments, key=lambda k: -tally[k]):
+        of_ratio.setdefault(Fraction(*pair), pair)
     bases: Tally = Counter()
     # XLA may split a dimension into small ones: few shapes have those.
     for pair in sorted(tally, key=lambda k: (k not in in_arguments, 2 * shapes_with[k] < most[Fraction(*k)], k)):
