@@ -309,8 +309,9 @@ def _half_batch(a: Activations, batch: Batch) -> Intervention:
     change = Change(fixed, -(w.only(temps) // 2))
     # A step may have activations that show no batch in their shape. Smaller ones may fit into outputs.
     others = w.in_arena & ~a.is_like_state if a.is_training else temps
-    # Similarities of all pairs of samples, which have the dimension twice, fall to a quarter.
-    pairs = w.only(w.in_arena & ((a.dimensions == size).sum(axis=1) > 1)) // 4
+    # Matrices of all pairs of samples fall to a quarter.
+    is_pairs = (a.dimensions[:, :2] == size).all(axis=1) & (a.dimensions[:, 2] == 0)
+    pairs = w.only(w.in_arena & is_pairs) // 4
     most = (Change(fixed, -(w.only(some) // 2 + pairs)) for some in (temps, others))
     rows = np.flatnonzero(temps & w.at_peak)
     half = int(np.median(p.extent[rows])) // 2 if len(rows) else w.total
