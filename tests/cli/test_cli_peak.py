@@ -238,7 +238,7 @@ def test_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--device", "v5e"], 0, "15.75 GiB: fits"),
         (["--device", "TPU v4"], 0, "30.75 GiB: fits"),
         (["--device", "v5p"], 0, "notes: memory of v5p; program code; "),
-        (["--device", "v5p", "-v"], 0, "less is usable"),
+        (["--device", "h100-nvl", "-v"], 0, "less is usable"),
         (["--device", "v5p", "-v"], 0, "program code also takes device memory but is not in the dump"),
         (["--capacity", "4MiB", "--fraction", "0.9"], 0, "3.60 MiB = 90 % of 4.00 MiB"),
         (["--capacity", "4MiB", "--fraction", "0.8"], 1, "3.20 MiB = 80 % of 4.00 MiB: DOES NOT FIT"),

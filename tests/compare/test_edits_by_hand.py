@@ -254,6 +254,8 @@ def resized(*pairs: tuple[tuple[int, ...], tuple[int, ...], int]) -> list[Any]:
         ([((4,), (8,), 9), ((6,), (12,), 9)], {}, 1, []),
         ([((4,), (8,), 9), ((6,), (12,), 9)], {((6,),
         (12,)): "w"}, 1, ["a dimension of 6 is 12 now, as in argument w"]),
+        ([((4,), (8,), 9), ((6,), (12,), 20)], {((6,), (12,)): "edges", ((4,), (8,)): "nodes"}, 1,
+         ["a dimension of 6 is 12 now, as in argument edges"]),
         ([((16,), (64,), 20)], {((4,), (8,)): "w"}, 1, ["a dimension of 4 is 8 now, as in argument w"]),
         ([], {((4,), (8,)): "argument 3"}, 1, []),
         ([((4,), (8,), 1)], {((4,), (8,)): "argument 3"}, 1, ["a dimension of 4 is 8 now, as in argument 3"]),
@@ -267,7 +269,7 @@ def resized(*pairs: tuple[tuple[int, ...], tuple[int, ...], int]) -> list[Any]:
 def test_dimensions(
     found: Any, arguments: Any, devices: int, texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Multiples count as one dimension: that of an argument, or else the first."""
+    """Multiples count as one dimension: that of an argument, the one with most bytes, or else the first."""
     none = Collectives(Counter(), devices, frozenset())
     monkeypatch.setattr(shape_edits, "_collectives", lambda c: (none, none))
     shapes = {(Shape("f32", a), Shape("f32", b)): name for (a, b), name in arguments.items()}

@@ -93,6 +93,16 @@ def test_ambiguous_and_unknown_names() -> None:
         device("h1000")
 
 
+@pytest.mark.parametrize(
+    ("name", "fitting", "refused"),
+    [("v4", 31480, 31484), ("v4-core", 15610, 15617), ("v5e", 16124, 16125), ("v5p", 98022, 98023),
+     ("v6e", 31990, 31991), ("v7x", 97010, 97011)],
+)  # fmt: skip
+def test_what_the_compiler_refuses(name: str, fitting: int, refused: int) -> None:
+    """The MiB of an argument with which libtpu 0.0.52 compiled a program or refused to. Code takes 1 to 2 MiB."""
+    assert fitting << 20 < device(name).usable < (refused + 6) << 20
+
+
 def test_the_device_table_is_consistent() -> None:
     keys = [key for d in DEVICES for key in {d.name.replace("-", ""), *d.aliases}]
     assert len(keys) == len(set(keys))

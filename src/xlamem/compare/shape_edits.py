@@ -329,7 +329,10 @@ def dimensions(c: Context) -> Iterator[Edit]:
     most = {ratio: n for n, ratio in sorted((n, Fraction(*pair)) for pair, n in shapes_with.items())}
     shapes = reversed(c.interface.shapes.items())
     in_arguments = {pair: name for (a, b), name in shapes for pair in replaced_dimensions(a, b)}
-    of_ratio = {Fraction(*pair): pair for pair in reversed(in_arguments)}
+    # Of several dimensions that grow alike, such as nodes and edges, the one with most bytes.
+    of_ratio: dict[Fraction, tuple[int, int]] = {}
+    for pair in sorted(in_arguments, key=lambda k: -tally[k]):
+        of_ratio.setdefault(Fraction(*pair), pair)
     bases: Tally = Counter()
     # XLA may split a dimension into small ones: few shapes have those.
     for pair in sorted(tally, key=lambda k: (k not in in_arguments, 2 * shapes_with[k] < most[Fraction(*k)], k)):

@@ -13,7 +13,7 @@ import pyarrow as pa
 from .. import kernels as pc
 from ..parse.arrays import row_of
 from .aliasing import matched
-from .buffer_names import source_columns, stack_frames
+from .buffer_names import source_columns, stack_frames, trip_counts
 from .callers import Functions
 from .columns import Ints, Mask, arrow_array, encoded, flags_of, ints, take
 from .layout import DONATED
@@ -228,9 +228,14 @@ class Activations:
         """Return the stacks among the results of one loop, if there are any."""
         leading = self.dimensions[results, 0]
         trips = _with_most_bytes(leading, self.p.extent[results])
-        if trips < 2:
-            return None
+        known = int(trip_counts(self.p)[self.p.instruction_row[results[0]]])
+        if known > 0 and known not in (trips, trips - 1, trips // 2):
+            # The rounds of a random number generator, for example, whose results have a batch. XLA may peel an
+            # iteration off a loop, or join two.
+            trips = known
         values = results[leading == trips]
+        if trips < 2 or not len(values):
+            return None
         loop = values[np.argmax(self.p.extent[values])]
         members = self.w.in_arena & np.isin(self.slot, self.slot[values])
         read = self._first_read(values), int(self.p.ranges[1][values].max())

@@ -244,6 +244,11 @@ def trip_counts_of(p: Program) -> list[int]:
     return [int(n) for n in counts[is_loop]]
 
 
+def trip_counts(p: Program) -> Ints:
+    """Return the trip count of each instruction that is a loop, -1 if it is not known; others have any number."""
+    return p.once("loops", partial(_loops, p))[3]
+
+
 def _carried_slices(p: Program) -> Ints:
     """Return the pairs slot * _SIZES + trip count of the slots that loops carry. Nested loops may carry the same."""
     _, value, loop, counts = p.once("loops", partial(_loops, p))

@@ -1,7 +1,7 @@
 """Memory sizes of accelerators, for the option `--device`.
 
 A program is compiled for one device, so the sizes are those of one device as XLA sees it: a core of TPU v2 and v3, a
-chip of TPU v4 to v6e, a chiplet of TPU7x, a die of an MI250X.
+core or both of a TPU v4, a chip of TPU v5e to v6e, a chiplet of TPU7x, a die of an MI250X.
 """
 
 from __future__ import annotations
@@ -57,11 +57,12 @@ def _gpu(
 DEVICES = (
     _tpu("v2", "tpuv2", 8, "16 GiB per chip, two cores of 8 GiB", "TPU v2", 7.48),
     _tpu("v3", "tpuv3", 16, "32 GiB per chip, two cores of 16 GiB", "TPU v3", 15.48),
-    _tpu("v4", "tpuv4", 32, "32 GiB per chip", "TPU v4", 30.75),
+    _tpu("v4", "tpuv4", 32, "32 GiB per chip, whose two cores are one device (megacore)", "TPU v4", 30.75),
+    _tpu("v4-core", "tpuv4core", 16, "32 GiB per chip, two cores of 16 GiB", "TPU v4", 15.25),
     _tpu("v5e", "tpuv5e v5lite tpuv5lite v5litepod", 16, "16 GB per chip", "TPU v5e", 15.75),
-    _tpu("v5p", "tpuv5p tpuv5", 95, "95 GiB per chip", "TPU v5p"),
-    _tpu("v6e", "tpuv6e v6lite tpuv6lite trillium", 32, "32 GiB per chip", "TPU v6e"),
-    _tpu("v7x", "tpu7x tpuv7x v7 ironwood", 96, "192 GiB per chip, two devices of 96 GiB", "TPU7x"),
+    _tpu("v5p", "tpuv5p tpuv5", 95, "95 GiB per chip", "TPU v5p", 95.7295),
+    _tpu("v6e", "tpuv6e v6lite tpuv6lite trillium", 32, "32 GiB per chip", "TPU v6e", 31.2441),
+    _tpu("v7x", "tpu7x tpuv7x v7 ironwood", 96, "192 GiB per chip, two devices of 96 GiB", "TPU7x", 94.7402),
     _gpu("v100-16gb", "v100sxm216gb", 16, "16 GB", "NVIDIA V100 data sheet"),
     _gpu("v100-32gb", "v100sxm232gb", 32, "32 GB", "NVIDIA V100 data sheet"),
     _gpu("t4", "", 16, "16 GB", "NVIDIA T4 data sheet", 15360 * MIB, SMI),

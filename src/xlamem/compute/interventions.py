@@ -15,8 +15,8 @@ from .buffer_names import phases_of_values
 from .columns import Ints, Mask, arrow_array, encoded, take, take_text
 from .layout import DONATED, LIVE_OUT, TEMP
 from .op_names import END, PHASES
-from .origins import has_opcode, origins, uses_of
-from .program import distinct_rows
+from .origins import MAX_ROUNDS, has_opcode, index_codes, operands_of, origins, uses_of
+from .program import Program, distinct_rows
 from .uses import use_steps
 from .what_if import Change, WhatIf
 
@@ -38,6 +38,10 @@ MIN_ARGUMENT_SHARE = 0.05
 """Minimum share of what must fit that a smaller element type of an argument has to save."""
 TPU_SLOT = 1 << 14
 """Bytes of the slot that a TPU program may need to copy a donated array."""
+MIN_SLOTS = 32
+"""Number of such slots by which the temporaries of a TPU program may grow in any case."""
+RESCHEDULED, MAX_RESCHEDULED = 0.1, 64 << 20
+"""Share of the temporaries, and bytes, that a TPU program may save in addition if an argument is donated."""
 MAX_SHAPES = 5
 """Maximum number of shapes that are proposed to be changed."""
 MAX_GRANULE = 1 << 16
@@ -49,6 +53,7 @@ _MIXING_OPCODES = "^(?:dot|convolution|custom-call|sort|reduce-window|fft|gather
 _MIXING_FUSIONS = "^k(?:Output|Input|Custom)$"
 _MIXING_PRIMITIVES = rf"/(?:dot_general|conv_general_dilated|sort|cumsum|fft|gather|transpose|rev){END}"
 _WIDENED = "On a CPU, XLA computes in f32, and may read a copy in f32."
+_COPY = r"^(?:copy|copy-start|copy-done|bitcast|get-tuple-element)$"
 _COLLECTIVES = r"^(?:all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute|ragged-all-to-all)"
 
 
@@ -110,14 +115,31 @@ def _are_gradients(w: WhatIf, parameter: Ints, output: Ints) -> bool:
 
     The name of an update that is fused with a matrix product may be that of the product.
     """
-    p, (value, user, _, _) = w.p, uses_of(w.p)
+    p, (value, user, _, index) = w.p, uses_of(w.p)
     if not len(value) or not len(output) or (phases_of_values(p, output) != PHASES.index("backward")).any():
         return False
-    argument = take(origins(p).argument, value)
-    read = np.stack([user, np.where(argument < 0, take(p.owner, value), argument)])
-    updated = np.stack([p.instruction_row[output], p.owner[parameter]])
+    argument, written = take(origins(p).argument, value), _copied(p, output)
+    read = np.stack([user, np.where(argument < 0, take(p.owner, value), argument), _of_loop(p, user, index)])
+    element = _of_loop(p, p.instruction_row[written], index_codes(p, p.tables["values"]["shape_index"])[written])
+    updated = np.stack([p.instruction_row[written], p.owner[parameter], element])
     row = distinct_rows(*np.concatenate([updated, read], axis=1))
     return not np.isin(row[: len(output)], row[len(output) :]).any()
+
+
+def _of_loop(p: Program, instruction: Ints, index: Ints) -> Ints:
+    """Return the index into its tuple for loops, -1 for others: a loop updates what it passes to the same element."""
+    return np.where(has_opcode(p, instruction, "^while$"), index, -1)
+
+
+def _copied(p: Program, values: Ints) -> Ints:
+    """Return the values of which these are copies, or these values."""
+    for _ in range(MAX_ROUNDS):
+        operands = operands_of(p, values, np.zeros(len(values), np.int64))
+        copies = (operands >= 0) & has_opcode(p, p.instruction_row[values], _COPY)
+        if not copies.any():
+            break
+        values = np.where(copies, operands, values)
+    return values
 
 
 def narrower_arguments(w: WhatIf) -> Iterator[Intervention]:
@@ -170,14 +192,18 @@ def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe
     certain = _without_outputs(w, output[safe], _copies(w, output))
     sure = w.saved(certain)
     margin = int(DONATION_MARGIN * w.peak)
-    slots = len(output) * (TPU_SLOT if w.p.tables.platform == "tpu" else 0)
+    is_tpu = w.p.tables.platform == "tpu"
+    slots = len(output) * (TPU_SLOT if is_tpu else 0)
     low = DONATION_LOWER_IF_MOVED if change.levels.any() else DONATION_LOWER
     lower, upper = int(low * sure) - margin - slots, int(DONATION_UPPER * best) + min(margin, best // 2)
     if w.p.tables.platform == "cpu" and lower > 0:
         # The compiler may find free space elsewhere for the temporaries that are in these outputs now.
         upper = max(upper, -certain.fixed)
+    if is_tpu:
+        # The compiler schedules the program anew, which may need fewer temporaries.
+        upper += min(int(RESCHEDULED * w.peak), upper // 2, MAX_RESCHEDULED)
     confidence: Confidence = "likely" if lower > 0 else "try"
-    error = w.arena_bytes + slots
+    error = w.arena_bytes + max(slots, MIN_SLOTS * TPU_SLOT if is_tpu else 0)
     if safe.all() and error < MARGIN * estimate and not change.levels.any():
         lower, upper, confidence = estimate - error, estimate + error, "exact"
     is_name = not name.startswith("parameter ")

@@ -469,7 +469,7 @@ def operands_of(p: Program, values: Ints, operand: Ints) -> Ints:
     if not len(user):
         return np.full(len(values), -1, np.int64)
     wanted = p.instruction_row[values] * 2 + operand
-    exact = _index_codes(p, p.tables["values"]["shape_index"])
+    exact = index_codes(p, p.tables["values"]["shape_index"])
     width = max(int(index.max()), int(exact.max(initial=0))) + 2
     first = Rows((user * 2 + number) * width + index + 1)(wanted * width + exact[values] + 1)
     return take(used, np.where(first >= 0, first, Rows(user * 2 + number)(wanted)))
@@ -490,10 +490,10 @@ def uses_of(p: Program) -> tuple[Ints, Ints, Ints, Ints]:
 def _uses_of(p: Program) -> tuple[Ints, Ints, Ints, Ints]:
     uses = p.optional("uses")
     value, user = p.row_of_value(ints(uses, "value_id")), p.row_of_instruction(uses["instruction"])
-    return value, user, ints(uses, "operand"), _index_codes(p, uses["operand_shape_index"])
+    return value, user, ints(uses, "operand"), index_codes(p, uses["operand_shape_index"])
 
 
-def _index_codes(p: Program, column: pa.ChunkedArray) -> Ints:
+def index_codes(p: Program, column: pa.ChunkedArray) -> Ints:
     """Return codes of shape indices that can be compared between tables; -1 for null and {}."""
     codes, names = encoded(column)
     common = p.texts("values", "shape_index")[1]

@@ -28,7 +28,7 @@ DTYPE_UPPER = 1.47
 VMEM, VMEM_SHARE = 64 << 20, 0.4
 """Bytes, and the share of an estimate, that may move from a TPU's main memory to its VMEM.
 
-Where half of what is in VMEM is more than this share, that may move: it shrinks as well.
+Where half of what is in VMEM, or of a buffer that shrinks, is more than this share, that may move.
 """
 VMEM_COLOR = 1
 MAX_CHUNK = 1 << 12
@@ -62,7 +62,7 @@ def _recomputed_loop(a: Activations, s: Stacks) -> Intervention:
     if s.checkpointed:
         how = f"The policy of jax.checkpoint keeps activations of the loop. {LESS}"
     text = f"{how} They are stacked over {s.trips:,} iterations.{_policy(names)}"
-    bounds = int(LOOP_LOWER * a.w.saved(change)), int(LOOP_UPPER * a.w.saved(best))
+    bounds = int(LOOP_LOWER * a.w.saved(change)), _with_vmem(a.w, int(LOOP_UPPER * a.w.saved(best)))
     return _of_values(a, "recompute", s.values, change, bounds, text, names=names)
 
 
@@ -115,13 +115,18 @@ def _without_layers(a: Activations, layers: Layers, *, certain: bool) -> tuple[C
     return change, int(LAYER_LOWER * estimate) if is_known else -largest, upper
 
 
-def _with_vmem(w: WhatIf, estimate: int) -> int:
-    """Return an upper bound for activations that shrink: on a TPU, some of the others may then move to VMEM."""
+def _with_vmem(w: WhatIf, estimate: int, halved: Ints | None = None) -> int:
+    """Return an upper bound for activations that shrink: on a TPU, some of the others may then move to VMEM.
+
+    So may what is left of the largest of the values that become half as large.
+    """
     if w.p.tables.platform != "tpu":
-        return min(estimate, w.peak)
+        return min(estimate, w.arena_bytes)
     is_vmem = np.array([space.color == VMEM_COLOR for space in w.p.spaces], bool)[w.p.space_of_allocation]
     room = int(w.p.allocation_size[is_vmem & (w.p.category == TEMP)].sum()) // 2
-    return min(estimate + min(VMEM, max(room, int(VMEM_SHARE * estimate), 0)), w.peak)
+    halves = (w.p.extent[[] if halved is None else halved] + 1) // 2
+    room = max(room, int(halves[halves <= VMEM].max(initial=0)))
+    return min(estimate + min(VMEM, max(room, int(VMEM_SHARE * estimate))), w.arena_bytes)
 
 
 def _policy(names: tuple[str, ...]) -> str:
@@ -189,7 +194,7 @@ def narrower_types(a: Activations) -> Iterator[Intervention]:
 def _narrower(a: Activations, name: str, members: Mask) -> Intervention:
     change = Change(0, -(a.w.only(a.with_slot_mates(members)) // 2))
     estimate = a.w.saved(change)
-    bounds = -a.w.peak // 20, int(DTYPE_UPPER * _with_vmem(a.w, estimate))
+    bounds = -a.w.peak // 20, int(DTYPE_UPPER * _with_vmem(a.w, estimate, np.flatnonzero(members & a.w.at_peak)))
     text = f"Compute in {NARROWER[name]}: these buffers are {name}. The compiler may convert them back."
     return _of_values(a, "dtype", np.flatnonzero(members & a.w.at_peak), change, bounds, text)
 
@@ -212,6 +217,8 @@ class Batch(NamedTuple):
     size: int
     values: Ints
     """Parameters and outputs with this leading dimension."""
+    is_shared: bool
+    """Whether stacked weights have this leading dimension, too, as experts do: temporaries may have it from them."""
 
 
 def _batches(a: Activations) -> list[Batch]:
@@ -232,7 +239,10 @@ def _batches(a: Activations) -> list[Batch]:
         size = 0 if excluded else shared[code]
         ambiguous = bool(size) and not a.is_training and _is_ambiguous(a.dimensions[value], codes, code, shared, state)
         if size and not ambiguous and not _is_of_features(a, size):
-            found.append(Batch(name, int(number[codes == code].min()), size, _whole_arrays(a, size, members)))
+            weights = a.is_state[value] & ~sliced & (a.dimensions[value, 0] == size) & (a.dimensions[value, 2] > 0)
+            is_shared = a.is_training and bool(weights.any()) and size not in trip_counts_of(p)
+            first, values = int(number[codes == code].min()), _whole_arrays(a, size, members)
+            found.append(Batch(name, first, size, values, is_shared))
     return found
 
 
@@ -245,8 +255,19 @@ def _is_sliced(a: Activations, values: Ints) -> Mask:
     if not a.is_training:
         return np.isin(a.dimensions[values, 0], trips)
     iterations = pc.is_valid(buffer_names(a.p, values)["iterations"]).to_numpy(zero_copy_only=False)
-    stacked = [s.trips for s in a.stacks if not trips or s.trips in trips]
-    return np.asarray(iterations | np.isin(a.dimensions[values, 0], stacked), bool)
+    stacks = [s for s in a.stacks if not trips or s.trips in trips]
+    stacked = np.isin(a.dimensions[values, 0], [s.trips for s in stacks])
+    return np.asarray(iterations | (stacked & ~_are_like_elements(a, values, stacks)), bool)
+
+
+def _are_like_elements(a: Activations, values: Ints, stacks: list[Stacks]) -> Mask:
+    """Return which arrays have the first dimensions of what each iteration keeps, such as tokens and labels."""
+    dimensions, found = a.dimensions[values], np.zeros(len(values), bool)
+    for s in stacks:
+        elements = np.pad(a.dimensions[s.values, 1:], ((0, 0), (0, 1)))
+        same = (dimensions[:, None] == elements[None]) | (dimensions[:, None] == 0)
+        found |= (dimensions[:, 0] > 0) & same.all(axis=2).any(axis=1)
+    return found
 
 
 def _shared_size(dimensions: Ints, sliced: Mask) -> int:
@@ -307,17 +328,22 @@ def _half_batch(a: Activations, batch: Batch) -> Intervention:
     fixed = -int(p.allocation_size[p.owner[batch.values]].sum()) // 2
     change = Change(fixed, -(w.only(temps) // 2))
     # A step may have activations that show no batch in their shape. Smaller ones may fit into outputs.
-    largest = Change(fixed, -(w.only(w.in_arena & ~a.is_like_state) // 2)) if a.is_training else change
+    others = w.in_arena & ~a.is_like_state if a.is_training else temps
+    # Matrices of all pairs of samples fall to a quarter.
+    is_pairs = (a.dimensions[:, :2] == size).all(axis=1) & (a.dimensions[:, 2] == 0)
+    pairs = w.only(w.in_arena & is_pairs) // 4
+    most = (Change(fixed, -(w.only(some) // 2 + pairs)) for some in (temps, others))
     rows = np.flatnonzero(temps & w.at_peak)
     half = int(np.median(p.extent[rows])) // 2 if len(rows) else w.total
-    temporaries = max(w.saved(change), w.saved(largest)) + fixed
-    upper = int(BATCH_UPPER * (_with_vmem(w, temporaries) - fixed)) + w.room_in_outputs(half)
-    upper = min(upper, w.peak - fixed)
+    temporaries = max(map(w.saved, most)) + fixed
+    upper = int(BATCH_UPPER * (_with_vmem(w, temporaries, rows) - fixed)) + w.room_in_outputs(half)
+    upper = min(upper, w.arena_bytes - fixed)
     where = " on each device" if is_partitioned(p) else ""
     text = f"Halve the batch of `{batch.name}`{where} ({size:,} to {size // 2:,})."
     if a.is_training:
         text += " Gradients accumulated over two halves need as much memory as the parameters in addition."
-    bounds = int(BATCH_LOWER * w.saved(change)), upper if len(rows) else 0
+    lower = 0 if batch.is_shared else int(BATCH_LOWER * w.saved(change))
+    bounds = lower, upper if len(rows) else 0
     values = np.union1d(rows, batch.values)
     found = _of_values(a, "batch", values, change, bounds, text)
     return replace(found, argument=batch.name, parameter=batch.number)
