@@ -663,6 +663,25 @@ def test_what_is_computed_once_is_no_layer(make: Make) -> None:
     assert advice(program(make, [*weights, *updated, *kept, gradient], "tpu", hlo=frames), "recompute") == []
 
 
+@pytest.mark.parametrize(
+    ("name", "instruction", "n"),
+    [
+        ("dot_general", "add(%x, %x)", 1),
+        ("reduce_sum", "add(%x, %x)", 0),  # the terms of a sum
+        ("dot_general", "copy(%h.0)", 0),  # a value and its copy
+    ],
+)
+def test_two_values_of_a_line_may_be_no_layers(name: str, instruction: str, n: int, make: Make) -> None:
+    name = f"jit(f)/jvp()/{name}"
+    kept = [
+        Buffer("h.0", "f32[64,64]", (0, 8), name, "add(%x, %x)", frame=1),
+        Buffer("h.1", "f32[64,64]", (1, 8), name, instruction, frame=1),
+    ]
+    gradient = Buffer("g", "f32[8,8]", (7, 9), "jit(f)/transpose(jvp())/mul")
+    dump = program(make, [*kept, gradient], "tpu", hlo=stack_frames([STEP, *BLOCK]))
+    assert len(advice(dump, "recompute")) == n
+
+
 @pytest.mark.parametrize("kept", ["tanh", "dot_general"])
 @pytest.mark.parametrize("again", ["tanh", "dot_general"])
 def test_calls_that_are_checkpointed_already(kept: str, again: str, make: Make) -> None:

@@ -307,6 +307,8 @@ class Activations:
         if runs.n < 2:
             return
         weight = np.where(2 * runs.times > runs.n, extent, 0)
+        if not self._is_product[values[runs.times > 1]].any():
+            return  # no layer: a value and its copy, or a sum of several terms
         if (frames < 0).all():
             name, members = "", weight > 0
         elif found := Functions(self.p.optional("frames"), frames).innermost(weight, IN_FUNCTION, in_loop=in_loop):
@@ -317,7 +319,7 @@ class Activations:
 
     def _runs(self, values: Ints, *columns: Ints) -> _Runs:
         """Return how often what these columns describe, with the same name and dimensions, computes a value."""
-        group = distinct_rows(self.op_codes[values], *self.dimensions[values].T, *columns)
+        group = distinct_rows(self.op_codes[values], self.opcode[0][values], *self.dimensions[values].T, *columns)
         count = np.bincount(group)[group] if len(group) else group
         n = _with_most_bytes(count, self.p.extent[values]) if len(group) else 0
         order = np.lexsort((self.p.ranges[0][values], group))
