@@ -365,8 +365,9 @@ CHAIN: tuple[list[int | None], list[str | None]] = [None, 1, 2, 3, 2], ["main", 
 )
 def test_the_innermost_function_of_a_loop(weights: list[int], library: int, found: tuple[str, list[bool]]) -> None:
     """Values are computed by g, block and h. Their callers are block, loss, and loss."""
-    name, calls = functions(*CHAIN, [4, 3, 5], library).innermost(np.array(weights), 0.9, in_loop=True) or ("", [])
-    assert (name, list(calls)) == found
+    function = functions(*CHAIN, [4, 3, 5], library).innermost(np.array(weights), 0.9, in_loop=True)
+    assert function is not None
+    assert (function.name, function.calls.tolist()) == found
 
 
 def test_functions_without_a_name_or_a_frame() -> None:
@@ -374,8 +375,9 @@ def test_functions_without_a_name_or_a_frame() -> None:
     assert unknown.innermost(np.array([1, 1, 1]), 0.9, in_loop=True) is None
     known = functions([None, 1], ["f", "g"], [2, -1, 9])
     assert known.innermost(np.array([1, 1, 1]), 0.9, in_loop=True) is None
-    name, calls = known.innermost(np.array([9, 1, 0]), 0.9, in_loop=True) or ("", [])
-    assert (name, list(calls)) == ("g", [True, False, False])
+    function = known.innermost(np.array([9, 1, 0]), 0.9, in_loop=True)
+    assert function is not None
+    assert (function.name, function.calls.tolist(), function.frames.tolist()) == ("g", [True, False, False], [2])
 
 
 def test_functions_of_a_damaged_table() -> None:
@@ -383,8 +385,9 @@ def test_functions_of_a_damaged_table() -> None:
     assert functions([2, 1], ["f", "g"], [1, 2]).innermost(np.array([1, 1]), 0.9, in_loop=True) is not None
     n = 3000
     deep = functions([None, *range(1, n)], ["f", *["g"] * (n - 1)], [n, 2])
-    name, calls = deep.innermost(np.array([1, 1]), 0.9, in_loop=False) or ("", [])
-    assert (name, list(calls)) == ("g", [True, True])
+    function = deep.innermost(np.array([1, 1]), 0.9, in_loop=False)
+    assert function is not None
+    assert (function.name, function.calls.tolist(), len(function.frames)) == ("g", [True, True], n - 1)
 
 
 def test_a_buffer_of_a_library_has_the_line_of_the_model(make: Callable[..., Path]) -> None:

@@ -14,11 +14,11 @@ from .. import kernels as pc
 from ..parse.arrays import row_of
 from .aliasing import matched
 from .buffer_names import source_columns, stack_frames, trip_counts
-from .callers import Functions
-from .columns import Ints, Mask, arrow_array, encoded, flags_of, ints, take
+from .callers import Function, Functions
+from .columns import Ints, Mask, arrow_array, encoded, flags_of, ints, match_dictionaries, take
 from .layout import DONATED
 from .op_names import BACKWARD_NAME, END, scopes
-from .origins import has_opcode, operands_of
+from .origins import has_opcode, operands_of, origins, uses_of
 from .program import distinct_rows
 from .uses import use_steps
 from .what_if import WhatIf
@@ -35,6 +35,8 @@ _WEIGHTED = rf"/(?:{_PRIMITIVE}){END}"
 """The primitives whose results are worth keeping, because they are expensive to compute again."""
 _CHECKPOINT = r"\btranspose\(.*\b(?:checkpoint|remat\d*|rematted_computation)/"
 """Op_names of the backward pass of what jax.checkpoint wraps, whether or not something is computed again."""
+_LATER = rf"{BACKWARD_NAME}|rematted_computation"
+"""Op_names of the backward pass, and of what it computes again."""
 _REMAT = r"\.remat"
 """Names of instructions that XLA's rematerialization adds."""
 _CONTROL = {
@@ -82,8 +84,8 @@ class Layers(NamedTuple):
     values: Ints
     layer: Ints
     """Layer of each value, from 0."""
-    function: str = ""
-    """The function that runs once per layer, if the stack frames tell. It has a family of layers without a number."""
+    function: Function | None = None
+    """The function that runs once per layer, of layers without a number if the stack frames tell."""
 
     @property
     def n_layers(self) -> int:
@@ -307,19 +309,19 @@ class Activations:
         if runs.n < 2:
             return
         weight = np.where(2 * runs.times > runs.n, extent, 0)
-        if not self._is_product[values[runs.times > 1]].any():
-            return  # no layer: a value and its copy, or a sum of several terms
-        if (frames < 0).all():
-            name, members = "", weight > 0
-        elif found := Functions(self.p.optional("frames"), frames).innermost(weight, IN_FUNCTION, in_loop=in_loop):
-            name, members = found
-        else:
+        functions = Functions(self.p.optional("frames"), frames)
+        if (function := functions.innermost(weight, IN_FUNCTION, in_loop=in_loop)) is None:
             return
-        yield Layers("", values[members], runs.layer[members], name)
+        members = function.calls & (runs.times > 1)
+        if runs.n == 2 and not self._is_product[values[members]].any():
+            return  # perhaps the terms of a sum
+        yield Layers("", values[members], runs.layer[members], function)
 
     def _runs(self, values: Ints, *columns: Ints) -> _Runs:
         """Return how often what these columns describe, with the same name and dimensions, computes a value."""
-        group = distinct_rows(self.op_codes[values], self.opcode[0][values], *self.dimensions[values].T, *columns)
+        element = self.p.texts("values", "shape_index")[0][values]
+        same = self.op_codes[values], self.opcode[0][values], element, *self.dimensions[values].T
+        group = distinct_rows(*same, *columns)
         count = np.bincount(group)[group] if len(group) else group
         n = _with_most_bytes(count, self.p.extent[values]) if len(group) else 0
         order = np.lexsort((self.p.ranges[0][values], group))
@@ -333,7 +335,11 @@ class Activations:
         return flags_of(_matches(pc.cast(names, pa.string()), _REMAT), codes[values])
 
     def passed_on(self, layers: Layers) -> Mask:
-        """Return which of these activations the forward pass reads, or has copied, once a later layer has begun."""
+        """Return which of these activations are read outside of their layers, which keep them.
+
+        That is by an instruction with the name of another layer, or of none, or with the frame of another function. Or
+        the forward pass reads them, or has copied them, once a later layer has begun.
+        """
         value, step = use_steps(self.p)
         forward = ~self.is_backward[np.minimum(step, len(self.is_backward) - 1)]
         last = np.full(len(self.p.owner), -1, np.int64)
@@ -346,6 +352,44 @@ class Activations:
         np.minimum.at(begin, layer, self.p.ranges[0][layers.values])
         begins = np.append(np.unique(begin), np.iinfo(np.int64).max)
         found: Mask = read >= begins[np.searchsorted(begins, begin[layer], "right")]
+        outside = self._read_outside(layers, copied)
+        return found | outside[layers.values] | flags_of(outside, copied)
+
+    def products_per_layer(self, layers: Layers) -> float:
+        """Return the number of matrix products of the forward pass in a layer: of calls in its function, or the mean.
+
+        They are found by the names of instructions.
+        """
+        codes, names = self.p.printed_op_names
+        names = pc.cast(names, pa.string())
+        is_product = _matches(names, _WEIGHTED) & _matches(names, _PHASES[FORWARD - 1][0])
+        rows = np.flatnonzero(flags_of(is_product & ~_matches(names, _LATER), codes))
+        if layers.function is not None:
+            frame = take(ints(origins(self.p).names.table, "stack_frame"), rows)
+            return len(np.intersect1d(frame, layers.function.frames))
+        of_name = take(self._layer_of_name[0], match_dictionaries(names, self.op_names))
+        return int(np.isin(take(of_name, codes[rows]), layers.layer).sum()) / max(1, layers.n_layers)
+
+    def _read_outside(self, layers: Layers, copied: Ints) -> Mask:
+        """Return which values an instruction reads that belongs to another layer or function by its name or frame.
+
+        `copied` is what each of these activations is a copy of, or -1.
+        """
+        value, user, _, _ = uses_of(self.p)
+        value, user = value[(value >= 0) & (user >= 0)], user[(value >= 0) & (user >= 0)]
+        own = np.full(len(self.p.owner), -2, np.int64)
+        own[copied[copied >= 0]] = layers.layer[copied >= 0]
+        own[layers.values] = layers.layer
+        if layers.function is not None:
+            frame = take(ints(origins(self.p).names.table, "stack_frame"), user)
+            is_outside = (frame >= 0) & ~np.isin(frame, layers.function.frames)
+        else:
+            codes, names = self.p.printed_op_names
+            codes, matched = take(codes, user), match_dictionaries(pc.cast(names, pa.string()), self.op_names)
+            of_name = take(self._layer_of_name[0], matched) if layers.family else np.full(len(matched), -1)
+            is_outside = (codes >= 0) & (take(of_name, codes) != own[value])
+        found = np.zeros(len(own), bool)
+        found[value[is_outside]] = True
         return found
 
     @cached_property
@@ -368,7 +412,7 @@ class Activations:
 
     def is_checkpointed(self, layers: Layers) -> bool:
         """Return whether some of these layers are checkpointed already."""
-        return self._is_family(layers.family, self._is_checkpointed)
+        return self._has_some(layers, self._is_checkpointed)
 
     def is_recomputed(self, layers: Layers) -> bool:
         """Return whether the program computes all of some of these layers again already.
@@ -377,13 +421,19 @@ class Activations:
         """
         again = self.phase == RECOMPUTE
         keeps_products = self._is_product[layers.values].any()
-        return self._is_family(layers.family, again & self._is_product if keeps_products else again)
+        return self._has_some(layers, again & self._is_product if keeps_products else again)
+
+    def _has_some(self, layers: Layers, values: Mask) -> bool:
+        """Return whether some of these values belong to such layers: by their family, function, or source line."""
+        rows = np.flatnonzero(values)
+        if layers.family:
+            return self._is_family(layers.family, values)
+        frames = layers.function.frames if layers.function else np.empty(0, np.int64)
+        return bool(np.isin(stack_frames(self.p, rows), frames).any())
 
     def _is_family(self, family: str, values: Mask) -> bool:
         """Return whether some of these values belong to a family of layers."""
         codes, names = self._layer_of_name
-        if not family:
-            return bool((values & (take(codes, self.op_codes) < 0)).any())
         folded, families = encoded(pa.chunked_array([scopes_folded(names)]))
         found = take(folded, take(codes, self.op_codes[values]))
         return family in pc.take(families, arrow_array(np.unique(found[found >= 0]))).to_pylist()

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from .. import kernels as pc
 from ..parse.arrays import row_of
 from .columns import Ints, Mask, decoded, encoded, flags_of, ints, nullable, take
 from .op_names import matching
+from .program import distinct_rows
 
 INSTALLED = r"(?:site-packages|dist-packages|python3\.\d+)"
 """Folders of installed packages and the standard library: below them, the whole path names a module."""
+
+Floats = npt.NDArray[np.float64]
 
 MAX_STACK, MAX_FRAMES = 1 << 8, 1 << 12
 """Maximum number of callers of a frame, and of frames, that are searched for a function: a damaged table has cycles."""
@@ -52,6 +58,28 @@ def is_installed(files: pa.Array) -> Mask:
     return matching(files, rf"(?:^|[/\\]){INSTALLED}[/\\]")
 
 
+class Function(NamedTuple):
+    """A function of the model."""
+
+    name: str
+    calls: Mask
+    """Whether it computes each value."""
+    frames: Ints
+    """Ids of its frames, and of those that it calls."""
+
+
+class _Calls(NamedTuple):
+    """Functions on the stacks of frames."""
+
+    item: Ints
+    """Index of the frame whose stack it is."""
+    function: Ints
+    height: Ints
+    """Number of callees."""
+    frame: Ints
+    """Row of the function's own frame."""
+
+
 class Functions:
     """The functions of the model on the stacks of values. `stack_frame` is the id of the frame of each, -1 for none."""
 
@@ -60,45 +88,48 @@ class Functions:
         names, self._names = encoded(frames["function"])
         in_model = (files >= 0) & (names >= 0) & ~flags_of(is_installed(file_names), files)
         self._function = np.where(in_model, files * (len(self._names) + 1) + names, -1)
-        ids = ints(frames, "id")
+        self._ids = ids = ints(frames, "id")
         self._parent, self._line = row_of(ids, ints(frames, "parent")), ints(frames, "line")
         self._row = row_of(ids, stack_frame)
 
-    def innermost(self, weight: Ints, share: float, *, in_loop: bool) -> tuple[str, Mask] | None:
-        """Return the innermost function that is repeated and has this share of the weight, and the values of its calls.
+    def innermost(self, weight: Ints, share: float, *, in_loop: bool) -> Function | None:
+        """Return the innermost function that is repeated and has this share of the weight. None if there is none.
 
-        In a loop, one call is repeated, which has this share. Otherwise, several lines call it, and it has several
-        lines, or it would be a helper. None if there is no such function.
+        In a loop, this share is below a single caller, which runs several times or has the loop in itself. Otherwise,
+        several lines call the function, and it has several lines, or it would be a helper.
         """
-        weights = np.bincount(self._row + 1, weight, len(self._parent) + 1)[1:]
-        heaviest = np.argsort(-weights, kind="stable")[:MAX_FRAMES]
+        weights: Any = np.bincount(self._row + 1, weight.astype(np.float64), len(self._parent) + 1)[1:]
+        heaviest = np.argsort(-weights, kind="stable")[: min(MAX_FRAMES, np.count_nonzero(weights))]
         weights, enough = weights[heaviest], share * weight.sum()
-        pairs = self._stacks(heaviest)
-        for function in _from_inside(pairs, weights):
-            item, _, _, frame = pairs[:, pairs[1] == function]
-            caller = self._parent[frame]
-            if weights[np.unique(item)].sum() < enough:
-                continue
-            if in_loop:
-                found = any(weights[np.unique(item[caller == row])].sum() >= enough for row in np.unique(caller))
-            else:
-                found = len(np.unique(caller)) > 1 and len(np.unique(self._line[frame])) > 1
-            if found:
-                return self._name(function), flags_of(self._calls(function), self._row)
+        calls = self._on_stacks(heaviest)
+        caller = self._parent[calls.frame]
+        covered, callees = _sums(calls.function, calls.item, weights, calls.height)
+        most = np.full(len(covered), -1.0)
+        distinct = distinct_rows(calls.function, caller) if len(caller) else caller
+        of_caller, _ = _sums(distinct, calls.item, weights, calls.height)
+        function = np.unique(calls.function, return_inverse=True)[1].reshape(-1)
+        np.maximum.at(most, function, of_caller[np.unique(distinct, return_inverse=True)[1].reshape(-1)])
+        found = np.flatnonzero((most if in_loop else covered) >= enough)
+        for code in found[np.argsort(callees[found], kind="stable")].tolist():
+            frames = calls.frame[function == code]
+            if in_loop or min(len(np.unique(self._parent[frames])), len(np.unique(self._line[frames]))) > 1:
+                return self._described(int(calls.function[function == code][0]))
         return None
 
-    def _stacks(self, rows: Ints) -> Ints:
-        """Return an index in `rows`, a function, its number of callees, and its frame, for each function on a stack.
-
-        They have the shape (4, n). The frame is a row of the frames.
-        """
+    def _on_stacks(self, rows: Ints) -> _Calls:
+        """Return the functions on the stacks of frames."""
         item, found = np.arange(len(rows)), [np.empty((4, 0), np.int64)]
         for height in range(MAX_STACK):
             item, rows = item[rows >= 0], rows[rows >= 0]
             in_model = self._function[rows] >= 0
             found.append(np.stack([item, self._function[rows], np.full(len(rows), height), rows])[:, in_model])
             rows = self._parent[rows]
-        return np.concatenate(found, axis=1)
+        return _Calls(*np.concatenate(found, axis=1))
+
+    def _described(self, function: int) -> Function:
+        name: str = self._names[function % (len(self._names) + 1)].as_py()
+        calls = self._calls(function)
+        return Function(name.rpartition("<locals>.")[2], flags_of(calls, self._row), self._ids[calls])
 
     def _calls(self, function: int) -> Mask:
         """Return which frames are those of a function, or are called from it."""
@@ -109,15 +140,12 @@ class Functions:
             found, parent = found | found[parent], parent[parent]
         return found
 
-    def _name(self, function: int) -> str:
-        name: str = self._names[function % (len(self._names) + 1)].as_py()
-        return name.rpartition("<locals>.")[2]
 
-
-def _from_inside(pairs: Ints, weights: Ints) -> list[int]:
-    """Return the functions of `_stacks`, those with fewest callees first, by the weighted mean."""
-    functions, code = np.unique(pairs[1], return_inverse=True)
-    code, weight = code.reshape(-1), weights[pairs[0]]
-    callees = np.bincount(code, weight * pairs[2]) / np.maximum(np.bincount(code, weight), 1)
-    found: list[int] = functions[np.argsort(callees, kind="stable")].tolist()
-    return found
+def _sums(group: Ints, item: Ints, weights: Floats, height: Ints) -> tuple[Floats, Floats]:
+    """Return the weight of each group, in which an item counts once, and its weighted mean of the heights."""
+    code = np.unique(group, return_inverse=True)[1].reshape(-1)
+    n = int(code.max(initial=-1)) + 1
+    pairs = np.unique(code * (int(item.max(initial=0)) + 1) + item, return_index=True)[1]
+    sums: Any = np.bincount(code[pairs], weights[item[pairs]], n)
+    means: Any = np.bincount(code, weights[item] * height, n) / np.maximum(np.bincount(code, weights[item], n), 1)
+    return sums, means

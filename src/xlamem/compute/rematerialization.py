@@ -25,6 +25,8 @@ CHUNK_LOWER, CHUNK_UPPER = 0.6, 1.15
 BATCH_LOWER, BATCH_UPPER = 0.6, 1.25
 DTYPE_UPPER = 1.47
 """Multiples of the estimates that are bounds; docs/advice.md has the measurements."""
+MIN_PRODUCTS = 1.5
+"""Mean number of matrix products in what is a layer, and no helper of one."""
 VMEM, VMEM_SHARE = 64 << 20, 0.4
 """Bytes, and the share of an estimate, that may move from a TPU's main memory to its VMEM.
 
@@ -80,7 +82,7 @@ def _recomputed_layers(a: Activations, layers: Layers) -> Intervention:
     change, lower, upper = _without_layers(a, layers, certain=not by_policy)
     these, how = "these layers", "Wrap each of these layers in jax.checkpoint."
     if layers.function:
-        these = f"what runs several times in `{layers.function}`"
+        these = f"what runs several times in `{layers.function.name}`"
         how = f"Wrap each layer in jax.checkpoint: {these}."
     if a.p.tables.platform == "cpu":
         upper = upper if a.are_alike(layers) else 0
@@ -92,7 +94,7 @@ def _recomputed_layers(a: Activations, layers: Layers) -> Intervention:
         how, names = f"The policy of jax.checkpoint keeps activations of these layers. {LESS}", ()
     text, scope = f"{how}{_policy(names)}", layers.family or None
     found = _of_values(a, "recompute", layers.values, change, (lower, upper), text, scope=scope, names=names)
-    return replace(found, function=layers.function or None)
+    return replace(found, function=layers.function.name if layers.function else None)
 
 
 def _without_layers(a: Activations, layers: Layers, *, certain: bool) -> tuple[Change, int, int]:
@@ -107,11 +109,15 @@ def _without_layers(a: Activations, layers: Layers, *, certain: bool) -> tuple[C
     only = a.only_in_slots(layers.values)
     upper = _with_vmem(w, int((LAYER_UPPER if is_tpu else 1) * w.saved(Change(0, -only))))
     at_peak = np.where(w.at_peak[layers.values], extent, 0)
-    if w.saved(Change(0, in_flight - only)) <= 0 or 2 * at_peak[again].sum() > at_peak.sum():
+    passed_on, products = a.passed_on(layers), a.products_per_layer(layers)
+    # What others read of a layer is kept. If it has a single product, that is most of what there is.
+    is_helper = products < MIN_PRODUCTS and (products > 0 or layers.function is not None)
+    is_recomputed = 2 * at_peak[again].sum() > at_peak.sum()
+    if is_helper or is_recomputed or passed_on.all() or w.saved(Change(0, in_flight - only)) <= 0:
         upper = 0
-    change = Change(0, in_flight - a.only_in_slots(layers.values[~(again | a.passed_on(layers))]))
+    change = Change(0, in_flight - a.only_in_slots(layers.values[~(again | passed_on)]))
     estimate = w.saved(change)
-    is_known = certain and is_tpu and a.has_uses and estimate > 0
+    is_known = certain and is_tpu and a.has_uses and estimate > 0 and products >= MIN_PRODUCTS
     return change, int(LAYER_LOWER * estimate) if is_known else -largest, upper
 
 
@@ -330,8 +336,8 @@ def _half_batch(a: Activations, batch: Batch) -> Intervention:
     # A step may have activations that show no batch in their shape. Smaller ones may fit into outputs.
     others = w.in_arena & ~a.is_like_state if a.is_training else temps
     # Matrices of all pairs of samples fall to a quarter.
-    is_pairs = (a.dimensions[:, :2] == size).all(axis=1) & (a.dimensions[:, 2] == 0)
-    pairs = w.only(w.in_arena & is_pairs) // 4
+    is_pairs = (a.dimensions[:, 1] > 0) & (a.dimensions[:, 2] == 0) & (a.dimensions[:, :2] % size == 0).all(axis=1)
+    pairs = w.only(w.in_arena & is_pairs & ~a.is_like_state) // 4
     most = (Change(fixed, -(w.only(some) // 2 + pairs)) for some in (temps, others))
     rows = np.flatnonzero(temps & w.at_peak)
     half = int(np.median(p.extent[rows])) // 2 if len(rows) else w.total
