@@ -135,7 +135,7 @@ def test_one_table_and_what_is_said_of_the_dump(table: str, size: int, monkeypat
     spans_of(size, monkeypatch)
     for key in [*DUMPS][:: 3 if size == 70 else 5]:
         source = DUMPS[key]
-        for wanted in ({table}, {table, "diagnostics", "modules", "unknown_text", "files"}):
+        for wanted in ({table}, {table, "modules"}, {table, "diagnostics", "modules", "unknown_text", "files"}):
             dump = xlamem.read(source, tables=wanted, hashes=True, text=True, threads=1)
             found = {name: dump[name].to_pylist() for name in wanted}
             assert in_pieces(source, frozenset(wanted)) == found, (key, wanted)

@@ -20,7 +20,7 @@ from test_rare_texts import ALLOCATIONS, LIVE, USED, record
 import xlamem
 from xlamem import _lines, schema
 from xlamem._column import Names, take
-from xlamem.parse import recode, repeats, threads
+from xlamem.parse import diagnostics, recode, repeats, threads
 from xlamem.parse.arrays import NULL, Rows, distinct_of, joined, text_ends
 from xlamem.parse.batch import Batch, File, Section, Span
 from xlamem.parse.by_offset import _Overflow, _ReportColumns
@@ -28,6 +28,8 @@ from xlamem.parse.hashes import content_hash
 from xlamem.parse.interners import Interner, Interners, fixed_dictionary
 from xlamem.parse.join import ReadDump, _Join, tables_of
 from xlamem.parse.lanes import AHEAD, KEEP, Job, Lanes
+from xlamem.parse.pieces import pieces
+from xlamem.parse.sections import SECTION_OF, SECTIONS
 from xlamem.parse.stores import CompactStore, FullStore, narrow
 from xlamem.parse.threads import Task, ThreadPool
 
@@ -646,3 +648,49 @@ def test_the_printed_peak(sizes: tuple[int, int], total: int, wanted: set[str] |
     assert row["n_printed_peak"] == (2 if is_read else None)
     assert row["n_values"] == (2 if wanted is None or "values" in wanted else None)
     assert row["n_diagnostics"] == dump.diagnostics.num_rows
+
+
+def test_a_module_whose_name_is_not_utf8() -> None:
+    for name, expected in ((b"jit_\xff", "jit_\\xff"), ("jit_é".encode(), "jit_é")):
+        source = held("x", {"hlo": b"HloModule " + name + b", is_scheduled=true\n\n%f () -> f32[] {\n}\n"})
+        assert xlamem.read(source).modules["module_name"].to_pylist() == [expected]
+        tables = dict(pieces(source))
+        assert tables["modules"]["module_name"].to_pylist() == [expected]
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_a_shape_that_is_too_large_is_counted_once(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many values have it, also if more shapes are too large than are listed."""
+    monkeypatch.setattr(diagnostics, "MAX_ROWS", n)
+    values = "".join(
+        f" value: <{i} c.{i} @0> (size=16,offset=0): f32[{2**61 + i // 3}]{{0}}\n" for i in range(2, 3 * (n + 2))
+    )
+    dump = xlamem.read(held("x", {"buffer-assignment": (ALLOCATIONS + values).encode()}))
+    rows = [row for row in dump.verify().to_pylist() if row["code"] in ("size_too_large", "more_diagnostics")]
+    assert [row["code"] for row in rows] == ["size_too_large"] * n + ["more_diagnostics"]
+    assert rows[-1]["wanted"] == "2 more of size_too_large"
+
+
+ALL_FILES = {
+    "buffer-assignment": ALLOCATIONS, "buffer-assignment-values": USED + record(0, "a") + record(1, "b"),
+    "live-range": LIVE, "hlo": "HloModule m\n\n%f () -> f32[] {\n}\n", "debug-options": "a: 1\n",
+    "memory-usage-report": "Total bytes used: 64 (64B)\n\nAllocations sorted by size:\n\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("table", schema.TABLES)
+@pytest.mark.parametrize("n", [1, 3])
+def test_what_is_read_for_one_table(table: str, n: int) -> None:
+    """Small tables need only their section; others begin the sections whose names they share."""
+    dump = xlamem.read(held("x", {role: text.encode() for role, text in ALL_FILES.items()}), threads=n)
+    assert dump[table].num_columns
+    kinds = {"allocations", "live ranges"}
+    small = {"printed_report": {"report"}, "frames": {"hlo"}, "aliases": {"hlo"}, "flags": {"flags"}}
+    expected = small.get(table, kinds)
+    if table in ("values", "positions", "uses", "instructions"):
+        expected = kinds | {"used values"}
+    elif table not in SECTION_OF:
+        expected = {*SECTIONS}
+    reader = dump._tables.reader  # type: ignore[attr-defined]
+    assert {*reader.batches} == expected
+    assert reader._is_ahead == (table in SECTION_OF and table not in small)
