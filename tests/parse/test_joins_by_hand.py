@@ -221,7 +221,7 @@ def test_how_many_items_are_ahead(n: int) -> None:
         for i, item in enumerate(jobs.ahead(items())):
             assert item == i
             wanted = min(i + (1 if n == 1 else 3), 6)
-            for _ in range(1000):
+            for _ in range(60_000):
                 if len(pulled) >= wanted:
                     break
                 reached.wait(0.001)
