@@ -23,9 +23,9 @@ def summaries(
     reader: Reader, names: Set[str], hashes: Sequence[str | None], fingerprints: Fingerprints | None = None
 ) -> dict[str, pa.Table]:
     """Return the tables about a dump that has been read and checked. `names` are the requested tables."""
+    unknown = reader.diagnostics.unknown_table(reader.files)  # before `platform`, which may read more
     rows = summary_rows(reader, names, hashes, fingerprints)
-    tables = {name: table_of_rows(name, items) for name, items in rows.items()}
-    return {**tables, "unknown_text": reader.diagnostics.unknown_table(reader.files)}
+    return {**{name: table_of_rows(name, items) for name, items in rows.items()}, "unknown_text": unknown}
 
 
 def summary_rows(
