@@ -212,7 +212,7 @@ def test_as_many_samples_as_experts(n: int, confidence: str, make: Make) -> None
 
 @pytest.mark.parametrize(("is_training", "views"), [(False, 1), (True, 1), (True, 2)])
 def test_pairs_of_samples_fall_to_a_quarter(is_training: bool, views: int, make: Make) -> None:
-    """The similarities of a contrastive loss, 256 by 256, became 128 by 128; so do those of two views of each sample."""
+    """The similarities of a contrastive loss, 256 by 256, became 128 by 128; so do those of two views each."""
     n = 256 * views
     similarities = Buffer("h", f"f32[{n},{n}]", (0, 7), f"jit(f)/{'jvp()/' * is_training}dot_general")
     gradient = Buffer("g", "f32[256,8]", (7, 8), "jit(f)/transpose(jvp())/dot_general")

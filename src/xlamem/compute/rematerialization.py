@@ -268,12 +268,13 @@ def _is_sliced(a: Activations, values: Ints) -> Mask:
 
 def _are_like_elements(a: Activations, values: Ints, stacks: list[Stacks]) -> Mask:
     """Return which arrays have the first dimensions of what each iteration keeps, such as tokens and labels."""
-    dimensions, found = a.dimensions[values], np.zeros(len(values), bool)
-    for s in stacks:
-        elements = np.pad(a.dimensions[s.values, 1:], ((0, 0), (0, 1)))
-        same = (dimensions[:, None] == elements[None]) | (dimensions[:, None] == 0)
-        found |= (dimensions[:, 0] > 0) & same.all(axis=2).any(axis=1)
-    return found
+    dimensions, row = np.unique(a.dimensions[values], axis=0, return_inverse=True)
+    kept = [np.pad(a.dimensions[s.values, 1:], ((0, 0), (0, 1))) for s in stacks]
+    found = np.zeros(len(dimensions), bool)
+    for element in np.unique(np.concatenate([dimensions[:0], *kept]), axis=0):
+        same = (dimensions == element) | (dimensions == 0)
+        found |= (dimensions[:, 0] > 0) & same.all(axis=1)
+    return found[row.reshape(-1)]
 
 
 def _shared_size(dimensions: Ints, sliced: Mask) -> int:
