@@ -79,8 +79,7 @@ def output(command: str, folder: Path) -> str:
     """Run a command in a terminal of 80 columns and return its output with colors."""
     code = "import sys; from xlamem.cli import main; sys.exit(main())"
     words = [sys.executable, "-c", code, *command.split()[1:]]
-    paths = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color", "PYTHONPATH": paths}
+    environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
     environment.pop("NO_COLOR", None)
     reader, writer = pty.openpty()
     process = subprocess.Popen(words, stdin=writer, stdout=writer, stderr=writer, cwd=folder, env=environment)
@@ -88,9 +87,11 @@ def output(command: str, folder: Path) -> str:
     chunks = []
     while chunk := _read(reader):
         chunks.append(chunk)
-    process.wait()
     os.close(reader)
-    return b"".join(chunks).decode().replace("\r\n", "\n")
+    text = b"".join(chunks).decode().replace("\r\n", "\n")
+    if process.wait() not in (0, 1):  # 1: it does not fit
+        raise SystemExit(f"{command} failed:\n{text}")
+    return text
 
 
 def _read(reader: int) -> bytes:
