@@ -1,6 +1,6 @@
 """Small dumps full of faults, with several sections of a kind in several files, and logs of unlike messages.
 
-What is said about them is compared with what was said before, and is the same by every way.
+The results are compared with stored ones, and do not depend on how a dump is read.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ HloLiveRange (max 5):
     3:d
   BufferLiveRange:
     a{}:0-1
-    nobody{}:1-1
+    absent{}:1-1
     b{}:1-3
     c{1}:1-2
-    nobody{2}:0-9
+    absent{2}:0-9
     d{}:3-1
   Live ranges at 1 (peak):
     a{}: 16 bytes (cumulative: 16 bytes)
     b{}: 16 bytes (cumulative: 32 bytes)
-    nobody{}: 16 bytes (cumulative: 40 bytes)
+    absent{}: 16 bytes (cumulative: 40 bytes)
   Stack trace breakdown for peak usage: 32 bytes
     main (100.0%, total: 32 bytes, current: 32 bytes, remaining: 0 bytes)
 """

@@ -129,7 +129,7 @@ def test_a_job_whose_task_was_dropped_does_not_run() -> None:
 
 
 def test_results_in_the_order_of_tasks() -> None:
-    """Each as soon as it is there; tasks that nobody runs are begun before the first one is waited for."""
+    """Each as soon as it is ready. The caller starts queued tasks before it waits for the first one."""
     ran: list[int] = []
     tasks = [Task(lambda i=i: ran.append(i) or i) for i in range(3)]  # type: ignore[misc]
     tasks[1]._running.acquire()
@@ -614,7 +614,7 @@ def test_values_that_may_end_beyond_their_allocation() -> None:
     assert overflowing(([], [(0, 0, 1)]), ([(0, 9)], [(0, 0, 1)])) == [0]
 
 
-# -- what is said of the dump
+# -- summaries -----------------------------------------------------------------------------------
 
 
 def test_the_hash_of_a_dump() -> None:

@@ -274,7 +274,7 @@ def test_whom_several_reports_contradict(totals: tuple[int, ...], section: str) 
 @pytest.mark.parametrize("table", [t for t in schema.TABLES if t not in ("files", "modules", "diagnostics")])
 @pytest.mark.parametrize("role", ["buffer-assignment", "buffer-assignment-values", "live-range", "memory-usage-report"])
 def test_a_single_table_of_a_dump_without_other_files(role: str, table: str) -> None:
-    """What is said of the dump is the same whether it is read whole or in pieces."""
+    """The summary of a dump is the same whether it is read whole or in pieces."""
     texts = {
         "buffer-assignment": ALLOCATIONS.replace("allocation 0: size", "allocation 0: 0x5f, size"),
         "buffer-assignment-values": USED + record(0, "a"),
