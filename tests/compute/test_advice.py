@@ -195,7 +195,7 @@ def test_layers() -> None:
 
 def test_calls() -> None:
     (row,) = advice(STORED / "tpu-calls" / "base", "recompute")
-    assert row["action"] == "Wrap each layer in jax.checkpoint: what runs several times in `block`."
+    assert row["action"] == "Wrap each layer in jax.checkpoint: the code in `block` that runs several times."
     assert row["source_file"].endswith("interventions.py")
     assert row["confidence"] == "likely"
 

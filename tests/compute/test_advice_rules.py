@@ -595,9 +595,9 @@ def test_calls_of_a_function_are_layers(
 ) -> None:
     """No scope has a number. The function is the innermost one that runs once per layer."""
     rows = step_of_layers(make, layers, hlo=stack_frames(*stacks))
-    wanted = [f"Wrap each layer in jax.checkpoint: what runs several times in `{function}`."] if function else []
-    assert [r["action"].partition(" Try")[0] for r in rows] == wanted
-    assert [r["function"] for r in rows] == [function] * len(wanted)
+    action = f"Wrap each layer in jax.checkpoint: the code in `{function}` that runs several times."
+    wanted = [(action, function)] if function else []
+    assert [(r["action"].partition(" Try")[0], r["function"]) for r in rows] == wanted
 
 
 @pytest.mark.parametrize("n", [1, 2])

@@ -26,7 +26,8 @@ from .what_if import WhatIf
 NO_PHASE, FORWARD, BACKWARD, RECOMPUTE = range(4)
 """Phases of a training step, as JAX's transformations name them in an op_name. TensorFlow names the backward pass."""
 
-_PHASES = ((r"\bjvp\(", FORWARD), (BACKWARD_NAME, BACKWARD), (r"rematted_computation", RECOMPUTE))
+_FORWARD_NAME = r"\bjvp\("
+_PHASES = ((_FORWARD_NAME, FORWARD), (BACKWARD_NAME, BACKWARD), (r"rematted_computation", RECOMPUTE))
 """Patterns of op_names with their phases; the last one that matches applies."""
 _LAYER = r"^(?P<layer>(?:[^/]*/)*?[^/]*?\d+\]?)(?:/|$)"
 """A scope up to its first numbered component."""
@@ -85,7 +86,7 @@ class Layers(NamedTuple):
     layer: Ints
     """Layer of each value, from 0."""
     function: Function | None = None
-    """The function that runs once per layer, of layers without a number if the stack frames tell."""
+    """The function that runs once per layer, of layers without a number."""
 
     @property
     def n_layers(self) -> int:
@@ -294,7 +295,7 @@ class Activations:
         return [*found, *self._repeated(values[family < 0])]
 
     def _repeated(self, values: Ints) -> Iterator[Layers]:
-        """Find layers without a number: a function that runs several times, or without stack frames, a line that does.
+        """Find layers without a number: the calls of a function, by stack frames.
 
         The n-th value of a line is taken for one of the n-th layer.
         """
@@ -362,7 +363,7 @@ class Activations:
         """
         codes, names = self.p.printed_op_names
         names = pc.cast(names, pa.string())
-        is_product = _matches(names, _WEIGHTED) & _matches(names, _PHASES[FORWARD - 1][0])
+        is_product = _matches(names, _WEIGHTED) & _matches(names, _FORWARD_NAME)
         rows = np.flatnonzero(flags_of(is_product & ~_matches(names, _LATER), codes))
         if layers.function is not None:
             frame = take(ints(origins(self.p).names.table, "stack_frame"), rows)
@@ -386,8 +387,7 @@ class Activations:
         else:
             codes, names = self.p.printed_op_names
             codes, matched = take(codes, user), match_dictionaries(pc.cast(names, pa.string()), self.op_names)
-            of_name = take(self._layer_of_name[0], matched) if layers.family else np.full(len(matched), -1)
-            is_outside = (codes >= 0) & (take(of_name, codes) != own[value])
+            is_outside = (codes >= 0) & (take(take(self._layer_of_name[0], matched), codes) != own[value])
         found = np.zeros(len(own), bool)
         found[value[is_outside]] = True
         return found
@@ -424,12 +424,10 @@ class Activations:
         return self._has_some(layers, again & self._is_product if keeps_products else again)
 
     def _has_some(self, layers: Layers, values: Mask) -> bool:
-        """Return whether some of these values belong to such layers: by their family, function, or source line."""
-        rows = np.flatnonzero(values)
-        if layers.family:
+        """Return whether some of these values belong to such layers, by their function or family."""
+        if layers.function is None:
             return self._is_family(layers.family, values)
-        frames = layers.function.frames if layers.function else np.empty(0, np.int64)
-        return bool(np.isin(stack_frames(self.p, rows), frames).any())
+        return bool(np.isin(stack_frames(self.p, np.flatnonzero(values)), layers.function.frames).any())
 
     def _is_family(self, family: str, values: Mask) -> bool:
         """Return whether some of these values belong to a family of layers."""

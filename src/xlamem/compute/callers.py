@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -98,7 +98,7 @@ class Functions:
         In a loop, this share is below a single caller, which runs several times or has the loop in itself. Otherwise,
         several lines call the function, and it has several lines, or it would be a helper.
         """
-        weights: Any = np.bincount(self._row + 1, weight.astype(np.float64), len(self._parent) + 1)[1:]
+        weights = np.bincount(self._row + 1, weight, len(self._parent) + 1)[1:].astype(np.float64)
         heaviest = np.argsort(-weights, kind="stable")[: min(MAX_FRAMES, np.count_nonzero(weights))]
         weights, enough = weights[heaviest], share * weight.sum()
         calls = self._on_stacks(heaviest)
@@ -146,6 +146,6 @@ def _sums(group: Ints, item: Ints, weights: Floats, height: Ints) -> tuple[Float
     code = np.unique(group, return_inverse=True)[1].reshape(-1)
     n = int(code.max(initial=-1)) + 1
     pairs = np.unique(code * (int(item.max(initial=0)) + 1) + item, return_index=True)[1]
-    sums: Any = np.bincount(code[pairs], weights[item[pairs]], n)
-    means: Any = np.bincount(code, weights[item] * height, n) / np.maximum(np.bincount(code, weights[item], n), 1)
-    return sums, means
+    sums = np.bincount(code[pairs], weights[item[pairs]], n).astype(np.float64)
+    total = np.bincount(code, weights[item], n)
+    return sums, np.bincount(code, weights[item] * height, n) / np.maximum(total, 1)

@@ -82,8 +82,8 @@ def _recomputed_layers(a: Activations, layers: Layers) -> Intervention:
     change, lower, upper = _without_layers(a, layers, certain=not by_policy)
     these, how = "these layers", "Wrap each of these layers in jax.checkpoint."
     if layers.function:
-        these = f"what runs several times in `{layers.function.name}`"
-        how = f"Wrap each layer in jax.checkpoint: {these}."
+        code = f"the code in `{layers.function.name}` that runs several times"
+        these, how = f"the layers ({code})", f"Wrap each layer in jax.checkpoint: {code}."
     if a.p.tables.platform == "cpu":
         upper = upper if a.are_alike(layers) else 0
         how = (
@@ -110,7 +110,7 @@ def _without_layers(a: Activations, layers: Layers, *, certain: bool) -> tuple[C
     upper = _with_vmem(w, int((LAYER_UPPER if is_tpu else 1) * w.saved(Change(0, -only))))
     at_peak = np.where(w.at_peak[layers.values], extent, 0)
     passed_on, products = a.passed_on(layers), a.products_per_layer(layers)
-    # What others read of a layer is kept. If it has a single product, that is most of what there is.
+    # Results that other code reads are kept. Those of a single product are most of a layer.
     is_helper = products < MIN_PRODUCTS and (products > 0 or layers.function is not None)
     is_recomputed = 2 * at_peak[again].sum() > at_peak.sum()
     if is_helper or is_recomputed or passed_on.all() or w.saved(Change(0, in_flight - only)) <= 0:
