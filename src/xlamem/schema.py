@@ -796,8 +796,8 @@ COMPUTED_TABLES = (
             _name(
                 "kind",
                 "donate an argument; shape: a layout without padding; dtype: a smaller element type; recompute or "
-                "offload activations; scan over chunks; a smaller batch; slots: fewer small buffers; collective: less "
-                "in flight; tuple: fewer results",
+                "offload activations; scan over chunks; loss: logits in chunks; attention in parts; a smaller batch; "
+                "slots: fewer small buffers; collective: less in flight; tuple: fewer results",
             ),
             _name("argument", "argument of the function that it concerns", null=True),
             _int("parameter", "first parameter number of that argument", null=True),

@@ -775,3 +775,156 @@ def test_a_policy_of_a_loop(make: Make) -> None:
     assert row["names"] is None
     # What the loop passes on is in another memory space, and stays there.
     assert row["upper"] >= 4 * 8 * 64 * 64 - 4 * 64 * 64
+
+
+# -- the loss in chunks --------------------------------------------------------------------------
+
+
+FORWARD, BACKWARD = "jit(f)/jvp()/dot_general", "jit(f)/transpose(jvp())"
+HEAD = argument("p['head']", "f32[32,4096]", 0, uses="  dot.2, operand 1")
+HEAD = HEAD._replace(allocation=HEAD.allocation[:-1] + ", maybe-live-out:")
+HIDDEN = Buffer("dot.1", "f32[8,64,32]", (1, 2), FORWARD, uses="  dot.2, operand 0")
+LOGITS = Buffer("dot.2", "f32[8,64,4096]", (2, 6), FORWARD, uses="  exp.1, operand 0")
+SOFTMAX = Buffer("exp.1", "f32[8,64,4096]", (3, 6), f"{BACKWARD}/mul")
+LOGITS_BYTES, HEAD_BYTES = 4 * 8 * 64 * 4096, 4 * 32 * 4096
+
+
+def loss_advice(make: Make, *buffers: Buffer, platform: str = "cpu") -> list[Row]:
+    return advice(program(make, [HEAD, *buffers], platform), "loss")
+
+
+def test_logits_in_chunks(make: Make) -> None:
+    """An eighth of the logits and of their gradient remains, and the sum of the gradients of the weights."""
+    (row,) = loss_advice(make, HIDDEN, LOGITS, SOFTMAX)
+    assert row["action"].startswith("Compute logits and loss in 8 chunks")
+    assert "for 8 of the 64 along a dimension" in row["action"]
+    estimate = 2 * LOGITS_BYTES * 7 // 8 - HEAD_BYTES
+    assert row["lower"] == int(0.7 * estimate)
+    assert row["upper"] == int(1.05 * (estimate + HEAD_BYTES))
+    assert (row["n_buffers"], row["shape"], row["confidence"]) == (2, "f32[8,64,4096]", "likely")
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [("f32[512,4096]", "8 chunks"), ("f32[7,11,4096]", "7 chunks"), ("f32[4096,8,63]", "8 chunks")],
+)
+def test_shapes_of_logits(shape: str, text: str, make: Make) -> None:
+    """The number of chunks divides a dimension of the samples, wherever that is."""
+    (row,) = loss_advice(make, LOGITS._replace(shape=shape), SOFTMAX._replace(shape=shape))
+    assert text in row["action"]
+
+
+def test_logits_of_a_prime_number_of_samples(make: Make) -> None:
+    assert loss_advice(make, LOGITS._replace(shape="f32[509,4096]"), SOFTMAX._replace(shape="f32[509,4096]")) == []
+
+
+def test_flattened_gradients_of_logits_count(make: Make) -> None:
+    (row,) = loss_advice(make, LOGITS, SOFTMAX._replace(shape="f32[512,4096]"))
+    assert row["n_buffers"] == 2
+
+
+def test_results_of_a_hidden_layer_are_no_logits(make: Make) -> None:
+    """A product of the forward pass reads them, or a function of them with the same dimensions."""
+    read = LOGITS._replace(uses="  dot.3, operand 0")
+    last = Buffer("dot.3", "f32[8,64,1]", (4, 5), FORWARD)
+    assert loss_advice(make, read, SOFTMAX, last) == []
+    function = Buffer("gelu.1", "f32[8,64,4096]", (3, 6), "jit(f)/jvp()/gelu", uses="  dot.3, operand 0")
+    assert loss_advice(make, LOGITS, function, last) == []
+    assert len(loss_advice(make, LOGITS, SOFTMAX, last)) == 1
+
+
+def test_what_several_products_compute_is_no_logits(make: Make) -> None:
+    other = LOGITS._replace(name="dot.0", live=(0, 1), uses="")
+    assert loss_advice(make, other, LOGITS, SOFTMAX) == []
+
+
+def test_a_large_product_after_the_logits(make: Make) -> None:
+    """Only heads that are small beside the logits may follow them."""
+    head = Buffer("dot.3", "f32[8,64,64]", (3, 4), FORWARD)
+    assert len(loss_advice(make, LOGITS, SOFTMAX, head)) == 1
+    assert loss_advice(make, LOGITS, SOFTMAX, head._replace(shape="f32[8,64,128]")) == []
+
+
+def test_logits_without_weights_of_their_classes(make: Make) -> None:
+    """Pairs of samples, for example."""
+    shape = "f32[8,64,2048]"
+    assert loss_advice(make, LOGITS._replace(shape=shape), SOFTMAX._replace(shape=shape)) == []
+
+
+@pytest.mark.parametrize(("features", "n"), [(2048, 1), (2049, 0)])
+def test_more_classes_than_features(features: int, n: int, make: Make) -> None:
+    weights = argument("p['head']", f"f32[{features},4096]", 0)
+    weights = weights._replace(allocation=weights.allocation[:-1] + ", maybe-live-out:")
+    logits = [b._replace(shape="f32[8,1024,4096]") for b in (LOGITS, SOFTMAX)]
+    assert len(advice(program(make, [weights, *logits]), "loss")) == n
+
+
+def test_logits_smaller_than_the_gradient_of_their_weights(make: Make) -> None:
+    shape = "f32[8,4096]"
+    assert loss_advice(make, LOGITS._replace(shape=shape), SOFTMAX._replace(shape=shape)) == []
+
+
+def test_logits_of_inference(make: Make) -> None:
+    assert loss_advice(make, LOGITS._replace(op_name="jit(f)/dot_general")) == []
+
+
+# -- attention -----------------------------------------------------------------------------------
+
+
+SCORES = Buffer("dot.1", "f32[8,4,64,64]", (1, 2), FORWARD, uses="  exp.1, operand 0")
+WEIGHTS = Buffer("exp.1", "f32[8,4,64,64]", (2, 7), "jit(f)/jvp()/exp", uses="  dot.2, operand 0")
+ATTENDED = Buffer("dot.2", "f32[8,4,64,16]", (3, 4), FORWARD)
+ATTENTION_GRADIENT = Buffer("dot.3", "f32[8,4,64,64]", (6, 7), f"{BACKWARD}/dot_general")
+ATTENTION = [SCORES, WEIGHTS, ATTENDED, ATTENTION_GRADIENT]
+MATRIX = SCORES.size
+
+
+def attention_advice(make: Make, *buffers: Buffer) -> list[Row]:
+    return advice(program(make, list(buffers)), "attention")
+
+
+def test_attention_sample_by_sample(make: Make) -> None:
+    """Of two matrices at the peak, four of one of eight samples remain."""
+    (row,) = attention_advice(make, *ATTENTION)
+    assert row["action"].startswith("Compute attention in 8 parts")
+    assert "jax.checkpoint(f)" in row["action"]
+    assert "no matrix of 64 by 64" in row["action"]
+    assert row["lower"] == int(0.7 * (2 * MATRIX - 4 * MATRIX // 8 - ATTENDED.size))
+    assert row["upper"] == int(1.05 * (2 * MATRIX - ATTENDED.size))
+    assert (row["n_buffers"], row["shape"], row["confidence"]) == (2, "f32[8,4,64,64]", "likely")
+
+
+def test_attention_without_a_backward_pass(make: Make) -> None:
+    buffers = [b._replace(op_name=b.op_name.replace("jvp()/", "")) for b in ATTENTION[:3]]
+    (row,) = attention_advice(make, *buffers)
+    assert "jax.lax.map over f, where" in row["action"]
+
+
+def test_attention_of_more_heads_than_samples(make: Make) -> None:
+    buffers = [b._replace(shape=b.shape.replace("8,4,", "2,16,")) for b in ATTENTION]
+    (row,) = attention_advice(make, *buffers)
+    assert "in 16 parts" in row["action"]
+
+
+def test_attention_of_one_sample_with_one_head(make: Make) -> None:
+    assert attention_advice(make, *(b._replace(shape=b.shape.replace("8,4,", "1,1,")) for b in ATTENTION)) == []
+
+
+def test_as_many_heads_as_features_of_each(make: Make) -> None:
+    """Queries of 64 heads with 64 features each are square matrices, too, but multiplied they become larger."""
+    queries = Buffer("dot.0", "f32[8,128,64,64]", (1, 6), FORWARD, uses="  dot.1, operand 0")
+    scores = Buffer("dot.1", "f32[8,64,128,128]", (2, 3), FORWARD)
+    assert attention_advice(make, queries, scores) == []
+
+
+def test_square_matrices_that_no_product_reads(make: Make) -> None:
+    assert attention_advice(make, SCORES, WEIGHTS._replace(uses=""), ATTENDED, ATTENTION_GRADIENT) == []
+
+
+@pytest.mark.parametrize(("features", "n"), [(16, 1), (64, 0)])
+def test_as_many_features_as_positions(features: int, n: int, make: Make) -> None:
+    """(samples, 64, 64) may be activations, if weights have a dimension of 64."""
+    weights = argument("p['w']", f"f32[{features},16]", 0)
+    weights = weights._replace(allocation=weights.allocation[:-1] + ", maybe-live-out:")
+    buffers = [b._replace(shape=b.shape.replace("8,4,", "8,")) for b in ATTENTION]
+    assert len(attention_advice(make, weights, *buffers)) == n

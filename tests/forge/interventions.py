@@ -118,6 +118,30 @@ def calls(n: int = 4, batch: int = 8, length: int = 1024, remat: bool = False) -
     return trained(loss), [*with_state(params), array(batch, length, dtype=jnp.int32)]
 
 
+def vocabulary(batch: int = 8, length: int = 1024, classes: int = 32768, chunks: int = 1) -> Program:
+    """A model with a large vocabulary, whose logits are computed at once or chunk by chunk."""
+    wide = 512
+
+    def loss_of_chunk(params: Any, x: jax.Array, labels: jax.Array) -> jax.Array:
+        logits = (x @ params["head"].astype(jnp.bfloat16)).astype(jnp.float32)
+        chosen = jnp.take_along_axis(logits, labels[..., None], axis=-1)
+        return jnp.sum(jax.nn.logsumexp(logits, -1) - chosen[..., 0])
+
+    def loss(params: Any, tokens: jax.Array) -> jax.Array:
+        x, labels = params["table"].astype(jnp.bfloat16)[tokens], jnp.roll(tokens, -1, axis=1)
+        for w in params["layers"]:
+            x = x + jax.nn.gelu(x @ w["up"].astype(jnp.bfloat16)) @ w["down"].astype(jnp.bfloat16)
+        if chunks == 1:
+            return loss_of_chunk(params, x, labels) / labels.size
+        split = [a.reshape(batch, chunks, length // chunks, *a.shape[2:]).swapaxes(0, 1) for a in (x, labels)]
+        losses = lax.map(jax.checkpoint(lambda chunk: loss_of_chunk(params, *chunk)), split)
+        return losses.sum() / labels.size
+
+    layer = {"up": array(wide, 4 * wide), "down": array(4 * wide, wide)}
+    params = {"table": array(classes, wide), "head": array(wide, classes), "layers": [layer] * 2}
+    return trained(loss), [*with_state(params), array(batch, length, dtype=jnp.int32)]
+
+
 def attention(
     n: int = 8, batch: int = 16, length: int = 512, dtype: Any = jnp.float32, remat: bool = False, chunk: int = 1
 ) -> Program:
@@ -304,6 +328,7 @@ CASES = {
         },
     ),
     "calls": Case(calls, {"base": NOTHING, "recompute": ({"remat": True}, ())}, ("tpu",)),
+    "vocabulary": Case(vocabulary, {"base": NOTHING, "loss": ({"chunks": 8}, ())}),
     "attention": Case(
         attention,
         {

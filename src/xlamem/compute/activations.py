@@ -361,15 +361,21 @@ class Activations:
 
         They are found by the names of instructions.
         """
-        codes, names = self.p.printed_op_names
-        names = pc.cast(names, pa.string())
-        is_product = _matches(names, _WEIGHTED) & _matches(names, _FORWARD_NAME)
-        rows = np.flatnonzero(flags_of(is_product & ~_matches(names, _LATER), codes))
+        rows = np.flatnonzero(self.is_forward_product)
         if layers.function is not None:
             frame = take(ints(origins(self.p).names.table, "stack_frame"), rows)
             return len(np.intersect1d(frame, layers.function.frames))
-        of_name = take(self._layer_of_name[0], match_dictionaries(names, self.op_names))
+        codes, names = self.p.printed_op_names
+        of_name = take(self._layer_of_name[0], match_dictionaries(pc.cast(names, pa.string()), self.op_names))
         return int(np.isin(take(of_name, codes[rows]), layers.layer).sum()) / max(1, layers.n_layers)
+
+    @cached_property
+    def is_forward_product(self) -> Mask:
+        """Whether each row of `instructions` is by its name a matrix product, in training one of the forward pass."""
+        codes, names = self.p.printed_op_names
+        names = pc.cast(names, pa.string())
+        found = _matches(names, _WEIGHTED) & ~_matches(names, _LATER)
+        return flags_of(found & _matches(names, _FORWARD_NAME) if self.is_training else found, codes)
 
     def _read_outside(self, layers: Layers, copied: Ints) -> Mask:
         """Return which values an instruction reads that belongs to another layer or function by its name or frame.

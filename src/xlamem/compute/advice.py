@@ -12,6 +12,7 @@ import pyarrow as pa
 from .. import schema
 from ..dump import DumpLike
 from .activations import Activations
+from .attention import attention_by_parts
 from .buffer_names import source_columns
 from .capacity import byte_count
 from .columns import Ints, computed_table, nullable, take
@@ -27,6 +28,7 @@ from .interventions import (
     unread_elements,
 )
 from .layout import MAX_TOTAL_BYTES
+from .logits import chunked_losses
 from .program import program
 from .rematerialization import chunks, narrower_types, offloads, recomputations, smaller_batches
 from .what_if import Change, WhatIf
@@ -48,6 +50,8 @@ _OF_ACTIVATIONS: tuple[Callable[[Activations], Iterator[Intervention]], ...] = (
     chunks,
     offloads,
     narrower_types,
+    chunked_losses,
+    attention_by_parts,
     smaller_batches,
 )
 

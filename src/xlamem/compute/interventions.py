@@ -21,8 +21,9 @@ from .uses import use_steps
 from .what_if import Change, WhatIf
 
 Kind = Literal[
-    "donate", "shape", "dtype", "recompute", "offload", "scan", "batch", "slots", "collective", "tuple"
-]
+    "donate", "shape", "dtype", "recompute", "offload", "scan", "loss", "attention", "batch", "slots", "collective",
+    "tuple",
+]  # fmt: skip
 Confidence = Literal["exact", "likely", "try"]
 
 DONATION_LOWER, DONATION_LOWER_IF_MOVED, DONATION_UPPER, DONATION_MARGIN = 0.7, 0.4, 1.05, 0.005

@@ -64,8 +64,8 @@ def _recomputed_loop(a: Activations, s: Stacks) -> Intervention:
     if s.checkpointed:
         how = f"The policy of jax.checkpoint keeps activations of the loop. {LESS}"
     text = f"{how} They are stacked over {s.trips:,} iterations.{_policy(names)}"
-    bounds = int(LOOP_LOWER * a.w.saved(change)), _with_vmem(a.w, int(LOOP_UPPER * a.w.saved(best)))
-    return _of_values(a, "recompute", s.values, change, bounds, text, names=names)
+    bounds = int(LOOP_LOWER * a.w.saved(change)), with_vmem(a.w, int(LOOP_UPPER * a.w.saved(best)))
+    return of_values(a, "recompute", s.values, change, bounds, text, names=names)
 
 
 def _stacked_again(a: Activations, s: Stacks, kept: int, in_flight: int) -> Change:
@@ -93,7 +93,7 @@ def _recomputed_layers(a: Activations, layers: Layers) -> Intervention:
     if by_policy:
         how, names = f"The policy of jax.checkpoint keeps activations of these layers. {LESS}", ()
     text, scope = f"{how}{_policy(names)}", layers.family or None
-    found = _of_values(a, "recompute", layers.values, change, (lower, upper), text, scope=scope, names=names)
+    found = of_values(a, "recompute", layers.values, change, (lower, upper), text, scope=scope, names=names)
     return replace(found, function=layers.function.name if layers.function else None)
 
 
@@ -107,7 +107,7 @@ def _without_layers(a: Activations, layers: Layers, *, certain: bool) -> tuple[C
     largest = int(np.bincount(layer, extent).max())
     in_flight = np.where(a.is_backward, largest, 0)
     only = a.only_in_slots(layers.values)
-    upper = _with_vmem(w, int((LAYER_UPPER if is_tpu else 1) * w.saved(Change(0, -only))))
+    upper = with_vmem(w, int((LAYER_UPPER if is_tpu else 1) * w.saved(Change(0, -only))))
     at_peak = np.where(w.at_peak[layers.values], extent, 0)
     passed_on, products = a.passed_on(layers), a.products_per_layer(layers)
     # Results that other code reads are kept. Those of a single product are most of a layer.
@@ -121,7 +121,7 @@ def _without_layers(a: Activations, layers: Layers, *, certain: bool) -> tuple[C
     return change, int(LAYER_LOWER * estimate) if is_known else -largest, upper
 
 
-def _with_vmem(w: WhatIf, estimate: int, halved: Ints | None = None) -> int:
+def with_vmem(w: WhatIf, estimate: int, halved: Ints | None = None) -> int:
     """Return an upper bound for activations that shrink: on a TPU, some of the others may then move to VMEM.
 
     So may what is left of the largest of the values that become half as large.
@@ -158,7 +158,7 @@ def chunks(a: Activations) -> Iterator[Intervention]:
             f"Scan over {s.trips // length:,} chunks: split the leading dimension of {s.trips:,} into "
             f"({s.trips // length:,}, {length:,}), and scan over jax.checkpoint of the scan over a chunk."
         )
-        yield _of_values(a, "scan", s.values, change, (int(CHUNK_LOWER * estimate), int(CHUNK_UPPER * estimate)), text)
+        yield of_values(a, "scan", s.values, change, (int(CHUNK_LOWER * estimate), int(CHUNK_UPPER * estimate)), text)
 
 
 def _chunk(trips: int, carry: int, per_trip: int) -> int | None:
@@ -180,7 +180,7 @@ def offloads(a: Activations) -> Iterator[Intervention]:
             f"names_which_can_be_offloaded=[{BODY_INPUT!r}], offload_src='device', offload_dst='pinned_host')."
         )
         bounds = -a.w.peak // 10, a.w.saved(_stacked_again(a, s, 0, 0))
-        yield _of_values(a, "offload", s.values, change, bounds, text, names=names)
+        yield of_values(a, "offload", s.values, change, bounds, text, names=names)
 
 
 # -- element types -------------------------------------------------------------------------------
@@ -200,9 +200,9 @@ def narrower_types(a: Activations) -> Iterator[Intervention]:
 def _narrower(a: Activations, name: str, members: Mask) -> Intervention:
     change = Change(0, -(a.w.only(a.with_slot_mates(members)) // 2))
     estimate = a.w.saved(change)
-    bounds = -a.w.peak // 20, int(DTYPE_UPPER * _with_vmem(a.w, estimate, np.flatnonzero(members & a.w.at_peak)))
+    bounds = -a.w.peak // 20, int(DTYPE_UPPER * with_vmem(a.w, estimate, np.flatnonzero(members & a.w.at_peak)))
     text = f"Compute in {NARROWER[name]}: these buffers are {name}. The compiler may convert them back."
-    return _of_values(a, "dtype", np.flatnonzero(members & a.w.at_peak), change, bounds, text)
+    return of_values(a, "dtype", np.flatnonzero(members & a.w.at_peak), change, bounds, text)
 
 
 # -- batch ---------------------------------------------------------------------------------------
@@ -343,7 +343,7 @@ def _half_batch(a: Activations, batch: Batch) -> Intervention:
     rows = np.flatnonzero(temps & w.at_peak)
     half = int(np.median(p.extent[rows])) // 2 if len(rows) else w.total
     temporaries = max(map(w.saved, most)) + fixed
-    upper = int(BATCH_UPPER * (_with_vmem(w, temporaries, rows) - fixed)) + w.room_in_outputs(half)
+    upper = int(BATCH_UPPER * (with_vmem(w, temporaries, rows) - fixed)) + w.room_in_outputs(half)
     upper = min(upper, w.arena_bytes - fixed)
     where = " on each device" if is_partitioned(p) else ""
     text = f"Halve the batch of `{batch.name}`{where} ({size:,} to {size // 2:,})."
@@ -352,14 +352,14 @@ def _half_batch(a: Activations, batch: Batch) -> Intervention:
     lower = 0 if batch.is_shared else int(BATCH_LOWER * w.saved(change))
     bounds = lower, upper if len(rows) else 0
     values = np.union1d(rows, batch.values)
-    found = _of_values(a, "batch", values, change, bounds, text)
+    found = of_values(a, "batch", values, change, bounds, text)
     return replace(found, argument=batch.name, parameter=batch.number)
 
 
 # -- rows ----------------------------------------------------------------------------------------
 
 
-def _of_values(
+def of_values(
     a: Activations,
     kind: Kind,
     values: Ints,

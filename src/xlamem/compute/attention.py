@@ -1,0 +1,64 @@
+"""Compute attention part by part: its matrices of all pairs of positions grow with the square of the length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .activations import Activations
+from .columns import Ints, flags_of
+from .interventions import Intervention
+from .origins import uses_of
+from .rematerialization import of_values, with_vmem
+from .what_if import Change
+
+ATTENTION_LOWER, ATTENTION_UPPER = 0.7, 1.05
+"""Multiples of the estimate that are bounds; docs/advice.md has the measurements."""
+IN_FLIGHT = 4
+"""Matrices of one part that are live at the same time: scores and weights of attention, and their gradients."""
+
+
+def attention_by_parts(a: Activations) -> Iterator[Intervention]:
+    """Keep no matrices of pairs of positions, and compute those of one sample or head at a time."""
+    p, matrices = a.p, _matrices(a)
+    if not len(matrices):
+        return
+    largest = matrices[np.argmax(p.extent[matrices])]
+    dimensions = a.dimensions[largest][a.dimensions[largest] > 0]
+    parts, length = int(dimensions[:-2].max()), dimensions[-1]
+    members = a.w.in_arena & ((a.dimensions == length).sum(axis=1) > 1) & (p.extent >= p.extent[largest] // 4)
+    only = a.w.only(a.with_slot_mates(members))
+    in_flight = IN_FLIGHT * int(p.extent[largest]) // parts
+    estimate, best = (a.w.saved(Change(0, -only + np.where(only > 0, more, 0))) for more in (in_flight, 0))
+    if parts < 2 or estimate <= 0:
+        return
+    function = "jax.checkpoint(f)" if a.is_training else "f"
+    text = (
+        f"Compute attention in {parts:,} parts along one dimension of samples or heads: jax.lax.map over {function}, "
+        "where f gets queries, keys and values of a part. A kernel for flash attention keeps no "
+        f"matrix of {length:,} by {length:,} at all."
+    )
+    bounds = int(ATTENTION_LOWER * estimate), with_vmem(a.w, int(ATTENTION_UPPER * best))
+    yield of_values(a, "attention", np.flatnonzero(members & a.w.at_peak), Change(0, in_flight - only), bounds, text)
+
+
+def _matrices(a: Activations) -> Ints:
+    """Return the square matrices by which products of the forward pass multiply less than these have.
+
+    Of (samples, features, features), these might be features.
+    """
+    p = a.p
+    rank = (a.dimensions > 0).sum(axis=1)
+    rows = np.arange(len(rank))
+    is_square = (rank > 2) & (a.dimensions[rows, rank - 1] == a.dimensions[rows, rank - 2])
+    weights = np.unique(a.dimensions[a.is_state])
+    is_square &= (rank > 3) | ~np.isin(a.dimensions[rows, rank - 1], weights)
+    elements = np.where(a.dimensions > 0, a.dimensions, 1).prod(axis=1, dtype=np.float64)
+    result = np.zeros(p.tables["instructions"].num_rows)
+    np.maximum.at(result, p.instruction_row[p.instruction_row >= 0], elements[p.instruction_row >= 0])
+    value, user, _, _ = uses_of(p)
+    read = flags_of(is_square, value) & flags_of(a.is_forward_product, user)
+    value, user = value[read], user[read]
+    found: Ints = np.unique(value[(elements[value] > result[user]) & a.w.in_arena[value]])
+    return found
