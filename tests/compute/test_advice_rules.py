@@ -800,7 +800,7 @@ def test_logits_in_chunks(make: Make) -> None:
     assert "for 8 of the 64 along a dimension" in row["action"]
     estimate = 2 * LOGITS_BYTES * 7 // 8 - HEAD_BYTES
     assert row["lower"] == int(0.7 * estimate)
-    assert row["upper"] == int(1.05 * (estimate + HEAD_BYTES))
+    assert row["upper"] == min(int(1.15 * (estimate + HEAD_BYTES)), HIDDEN.size + 2 * LOGITS_BYTES)
     assert (row["n_buffers"], row["shape"], row["confidence"]) == (2, "f32[8,64,4096]", "likely")
 
 
@@ -812,6 +812,15 @@ def test_shapes_of_logits(shape: str, text: str, make: Make) -> None:
     """The number of chunks divides a dimension of the samples, wherever that is."""
     (row,) = loss_advice(make, LOGITS._replace(shape=shape), SOFTMAX._replace(shape=shape))
     assert text in row["action"]
+
+
+def test_more_positions_than_classes(make: Make) -> None:
+    """A table of positions is of weights, too; classes are the last dimension."""
+    table = argument("p['positions']", "f32[8192,16]", 1)
+    table = table._replace(allocation=table.allocation[:-1] + ", maybe-live-out:")
+    logits = [b._replace(shape="f32[2,8192,4096]") for b in (LOGITS, SOFTMAX)]
+    (row,) = loss_advice(make, table, *logits)
+    assert "for 1,024 of the 8,192" in row["action"]
 
 
 def test_logits_of_a_prime_number_of_samples(make: Make) -> None:
@@ -862,6 +871,13 @@ def test_more_classes_than_features(features: int, n: int, make: Make) -> None:
 def test_logits_smaller_than_the_gradient_of_their_weights(make: Make) -> None:
     shape = "f32[8,4096]"
     assert loss_advice(make, LOGITS._replace(shape=shape), SOFTMAX._replace(shape=shape)) == []
+
+
+def test_products_without_dimensions(make: Make) -> None:
+    """The table of a tuple has the name of the product that is in it."""
+    table = Buffer("dot.9", "(f32[8])", (2, 3), FORWARD)
+    assert loss_advice(make, table) == []
+    assert len(loss_advice(make, LOGITS, SOFTMAX, table)) == 1
 
 
 def test_logits_of_inference(make: Make) -> None:

@@ -143,16 +143,30 @@ def vocabulary(batch: int = 8, length: int = 1024, classes: int = 32768, chunks:
 
 
 def attention(
-    n: int = 8, batch: int = 16, length: int = 512, dtype: Any = jnp.float32, remat: bool = False, chunk: int = 1
+    n: int = 8,
+    batch: int = 16,
+    length: int = 512,
+    dtype: Any = jnp.float32,
+    remat: bool = False,
+    chunk: int = 1,
+    parts: bool = False,
 ) -> Program:
     """A loop over layers of a transformer."""
     wide, heads = 1024, 8
 
+    def attend(q: jax.Array, k: jax.Array, v: jax.Array, out: jax.Array) -> jax.Array:
+        weights = jax.nn.softmax(jnp.einsum("thk,shk->hts", q, k), -1)
+        return jnp.einsum("hts,shk,hkd->td", weights, v, out)
+
     def layer(x: jax.Array, w: Any) -> jax.Array:
         with jax.named_scope("attention"):
             q, k, v = (jnp.einsum("btd,dhk->bthk", x, w[name].astype(dtype)) for name in "qkv")
-            weights = jax.nn.softmax(jnp.einsum("bthk,bshk->bhts", q, k), -1)
-            x = x + jnp.einsum("bhts,bshk,hkd->btd", weights, v, w["o"].astype(dtype))
+            if parts:
+                out = w["o"].astype(dtype)
+                x = x + lax.map(jax.checkpoint(lambda part: attend(*part, out)), (q, k, v))
+            else:
+                weights = jax.nn.softmax(jnp.einsum("bthk,bshk->bhts", q, k), -1)
+                x = x + jnp.einsum("bhts,bshk,hkd->btd", weights, v, w["o"].astype(dtype))
         with jax.named_scope("feed_forward"):
             return x + jax.nn.relu(x @ w["up"].astype(dtype)) @ w["down"].astype(dtype)
 
@@ -337,6 +351,7 @@ CASES = {
             "batch": ({"batch": 8}, ()),
             "recompute": ({"remat": True}, ()),
             "scan": ({"chunk": 2}, ()),
+            "attention": ({"parts": True}, ()),
             "dtype": ({"dtype": jnp.bfloat16}, ()),
         },
     ),

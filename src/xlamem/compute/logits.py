@@ -15,7 +15,7 @@ from .program import distinct_rows
 from .rematerialization import of_values, with_vmem
 from .what_if import Change
 
-LOSS_LOWER, LOSS_UPPER = 0.7, 1.05
+LOSS_LOWER, LOSS_UPPER = 0.7, 1.15
 """Multiples of the estimate that are bounds; docs/advice.md has the measurements."""
 MAX_CHUNKS = 8
 """Maximum number of chunks that are proposed."""
@@ -66,8 +66,9 @@ def _logits(a: Activations) -> Logits | None:
     for value in product[_is_last(p.ranges[0][product], p.extent[product])].tolist():
         alike = product[dimensions[product] == dimensions[value]]
         computed_once = (p.instruction_row[alike] == p.instruction_row[value]).all()
-        if computed_once and a.w.in_arena[value] and not _is_read_by_product(a, dimensions == dimensions[value]):
-            return _split(a, value)
+        is_read = _is_read_by_product(a, dimensions == dimensions[value])
+        if computed_once and a.w.in_arena[value] and not is_read and (found := _split(a, value)) is not None:
+            return found
     return None
 
 
@@ -92,11 +93,14 @@ def _split(a: Activations, value: int) -> Logits | None:
 
     The classes are a dimension of weights, whose other dimensions are the features.
     """
-    p, own = a.p, a.dimensions[value]
+    p, own = a.p, [d for d in a.dimensions[value].tolist() if d > 1]
     weights = np.flatnonzero(a.is_state & (a.dimensions[:, 1] > 0))
-    classes = max((d for d in own.tolist() if d > 1 and (a.dimensions[weights] == d).any()), default=0)
-    samples = max((d for d in own.tolist() if d != classes), key=lambda d: (_chunks(d), d))
-    if not classes or _chunks(samples) < 2 or a.is_like_state[value]:
+    of_weights = [d for d in own if (a.dimensions[weights] == d).any()]
+    if not of_weights or a.is_like_state[value]:
+        return None
+    classes = own[-1] if own[-1] in of_weights else max(of_weights)
+    samples = max((d for d in own if d != classes), key=lambda d: (_chunks(d), d), default=1)
+    if _chunks(samples) < 2:
         return None
     weights = weights[(a.dimensions[weights] == classes).any(axis=1)]
     elements = np.where(a.dimensions > 0, a.dimensions, 1).prod(axis=1, dtype=np.float64)
@@ -108,4 +112,4 @@ def _split(a: Activations, value: int) -> Logits | None:
 
 def _chunks(size: int) -> int:
     """Return the largest number of equal chunks, up to MAX_CHUNKS."""
-    return max((n for n in range(1, MAX_CHUNKS + 1) if size and size % n == 0), default=0)
+    return max(n for n in range(1, MAX_CHUNKS + 1) if size % n == 0)
