@@ -7,13 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from .activations import Activations
+from .buffer_names import trip_counts_of
 from .columns import Ints, flags_of
 from .interventions import Intervention
+from .op_names import END, matching
 from .origins import uses_of
 from .rematerialization import of_values, with_vmem
 from .what_if import Change
 
-ATTENTION_LOWER, ATTENTION_UPPER = 0.7, 1.05
+ATTENTION_LOWER, ATTENTION_UPPER = 0.7, 1.25
 """Multiples of the estimate that are bounds; docs/advice.md has the measurements."""
 IN_FLIGHT = 4
 """Matrices of one part that are live at the same time: scores and weights of attention, and their gradients."""
@@ -54,11 +56,16 @@ def _matrices(a: Activations) -> Ints:
     is_square = (rank > 2) & (a.dimensions[rows, rank - 1] == a.dimensions[rows, rank - 2])
     weights = np.unique(a.dimensions[a.is_state])
     is_square &= (rank > 3) | ~np.isin(a.dimensions[rows, rank - 1], weights)
-    elements = np.where(a.dimensions > 0, a.dimensions, 1).prod(axis=1, dtype=np.float64)
+    is_stack = np.isin(a.dimensions[:, 0], list(trip_counts_of(p)))  # a product may write its result into one
+    sizes = np.where(a.dimensions > 0, a.dimensions, 1)
+    elements = sizes.prod(axis=1, dtype=np.float64)
+    of_result = np.where(is_stack, elements / sizes[:, 0], elements)
     result = np.zeros(p.tables["instructions"].num_rows)
-    np.maximum.at(result, p.instruction_row[p.instruction_row >= 0], elements[p.instruction_row >= 0])
+    np.maximum.at(result, p.instruction_row[p.instruction_row >= 0], of_result[p.instruction_row >= 0])
+    codes, names = p.printed_op_names
+    is_product = a.is_forward_product & flags_of(matching(names, rf"/dot_general{END}"), codes)
     value, user, _, _ = uses_of(p)
-    read = flags_of(is_square, value) & flags_of(a.is_forward_product, user)
+    read = flags_of(is_square, value) & flags_of(is_product, user)
     value, user = value[read], user[read]
-    found: Ints = np.unique(value[(elements[value] > result[user]) & a.w.in_arena[value]])
+    found: Ints = np.unique(value[elements[value] > result[user]])
     return found
