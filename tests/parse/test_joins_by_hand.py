@@ -622,8 +622,8 @@ def test_instructions_whose_texts_repeat(seed: int, links: int, monkeypatch: pyt
     """Each text of a name is a row where it is first. A diagnostic names each but the first one of a name."""
     chance = random.Random(seed)
     monkeypatch.setattr(repeats, "MAX_LINKS", links)
-    names, operands = ("a", "b", "c")[: 1 + seed % 3], "uvwxyz"[: 2 + seed % 5]
-    chosen = [(chance.choice(names), chance.choice(operands)) for _ in range(30)]
+    names, operands = ("a", "b", "c", "d")[: 1 + seed % 4], "stuvwxyz"[: 2 + seed % 7]
+    chosen = [(chance.choice(names), chance.choice(operands)) for _ in range(60)]
     texts = [
         record(i, f"v.{i}").replace(f"%v.{i} =", f"%{name} =").replace(f"%x.{i}, %y.{i}", f"%{operand}, %y")
         for i, (name, operand) in enumerate(chosen)
@@ -631,7 +631,7 @@ def test_instructions_whose_texts_repeat(seed: int, links: int, monkeypatch: pyt
     first = [i for i, pair in enumerate(chosen) if pair not in chosen[:i]]
     again = [i for i in first if chosen[i][0] in [name for name, _ in chosen[:i]]]
     source = held("x", {"buffer-assignment-values": (USED + "".join(texts)).encode()})
-    for size in (1, 150, 400, 1 << 20):
+    for size in (1, 400, 1000, 1700, 1 << 20):
         for module in (whole, streaming):
             monkeypatch.setattr(module, "SPAN_BYTES", size)
         monkeypatch.setattr(whole, "MAX_SPAN_BYTES", size)
