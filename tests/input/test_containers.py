@@ -7,14 +7,17 @@ import gzip
 import io
 import os
 import pickle
+import random
 import tarfile
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from small_dumps import ALLOCATIONS, LIVE, PACK, STEM, TEXTS, contents, tar_of, write
 
 from xlamem.errors import DumpError
-from xlamem.input import decompression, files
+from xlamem.input import containers, decompression, files
 from xlamem.input.find import find, resolve
 from xlamem.input.names import EXTENSIONS
 
@@ -181,3 +184,76 @@ def test_a_tar_with_a_header_of_terabytes(tmp_path: Path) -> None:
     (found,) = find(path)
     assert found.fault is not None
     assert "a complete tar archive" in str(found.fault)
+
+
+# -- views of files
+
+
+DATA = b"".join(b"line %d of some text%s\n" % (i, b"\n" * (i % 3)) for i in range(200))
+
+
+def views(tmp_path: Path) -> Iterator[tuple[str, files.FileView]]:
+    """The same bytes, held in each way."""
+    yield "bytes", files.FileView.from_bytes("b", DATA)
+    yield "keyed", files.FileView.from_bytes("b", memoryview(DATA), ("k", len(DATA)))
+    yield "part", files.FileView.from_bytes("b", b"\n\nx" + DATA + b"y\n", ("k", 1)).slice("p", 3, 3 + len(DATA))
+    yield "part of a part", files.FileView.from_bytes("b", b"12" + DATA).slice("p", 1, 9999).slice("q", 1, 9999)
+    yield "stream", files.FileView.from_stream("s", len(DATA), ("s", 1), lambda: io.BytesIO(DATA))
+    (tmp_path / "file").write_bytes(DATA)
+    yield "file", files.open_file(str(tmp_path / "file"))
+    for name, pack in PACK.items():
+        (tmp_path / f"file.{name}").write_bytes(pack(DATA))
+        yield name, files.open_decompressed(str(tmp_path / f"file.{name}"))
+        yield f"{name} twice", files.FileView.from_bytes("b", pack(pack(DATA))).decompressed().decompressed()
+    entries = {"before": b"z\n" * 9, "it": DATA, "after": b"z\n"}
+    with tarfile.open(tmp_path / "t.tar", "w") as tar:
+        for name, content in entries.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        with zipfile.ZipFile(tmp_path / f"{method}.zip", "w", method) as archive:
+            for name, content in entries.items():
+                archive.writestr(name, content)
+    for container in ("t.tar", f"{zipfile.ZIP_STORED}.zip", f"{zipfile.ZIP_DEFLATED}.zip"):
+        opened = files.open_file(str(tmp_path / container))
+        kind = containers.recognize(container, opened)
+        assert kind is not None
+        (entry,) = (e for e in kind.entries(opened) if e.name == "it")
+        yield container, entry.open(opened)
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_views_are_like_bytes(mapped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if mapped:
+        monkeypatch.setattr(files, "MIN_MAPPED", 1)
+        monkeypatch.setattr(files, "MAX_IN_MEMORY", 1)
+    monkeypatch.setattr(files, "BLOCK_SIZE", 100)
+    size, places = len(DATA), [0, 1, 99, 100, 101, 4000, len(DATA) - 1, len(DATA), len(DATA) + 7]
+    for name, view in views(tmp_path):
+        assert view.size == size, name
+        assert bytes(view.read()) == DATA, name
+        for begin in places:
+            assert bytes(view.read(begin)) == DATA[begin:], name
+            for end in places:
+                assert bytes(view.read(begin, end)) == DATA[begin : max(begin, end)], (name, begin, end)
+                part = view.slice("part", begin, max(begin, end))
+                assert bytes(part.read(1, 50)) == DATA[begin : max(begin, end)][1:50], (name, begin, end)
+            assert view.head(begin) == DATA[:begin], (name, begin)
+        for end in [*places[:-1], 100, 4000, 0, 1, size]:
+            assert view.count_newlines(end) == DATA[:end].count(b"\n"), (name, end)
+        assert view.decompressed().size == size, name
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_views_open_as_files(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    for name, view in views(tmp_path):
+        with view.open() as found, io.BytesIO(DATA) as expected:
+            for _ in range(30):
+                if chance.random() < 0.3:
+                    offset = chance.choice([0, 5, 4000, len(DATA)])
+                    assert found.seek(offset) == expected.seek(offset), name
+                n = chance.choice([0, 0, 1, 10, 3000, None])
+                assert found.read(n) == expected.read(n), (name, n)
+                assert found.tell() == expected.tell(), (name, n)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from conftest import DUMPS, texts
+from small_dumps import ALLOCATIONS, frame
 
 import xlamem
 from xlamem import schema
 from xlamem.errors import UsageError
 from xlamem.input.find import Source, find, resolve, split_modules
 from xlamem.input.logs import split_line
+from xlamem.input.spans import member_spans
 
 Prefix = Callable[[int, str, str], Iterator[str]]
 ROLES = ("buffer-assignment", "buffer-assignment-values", "live-range", "memory-usage-report")
@@ -252,3 +255,44 @@ GLOG = "I1120 12:03:29.928370   18058 client.cc:2664] "
 def test_prefixes_of_a_line(line: str, parts: tuple[str | None, str | None, str]) -> None:
     """At most three labels; the time of a container is none."""
     assert split_line(line) == parts
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_modules_and_frames_in_any_order(n: int) -> None:
+    """Whatever stands between them, each module extends to the next one, and a frame has what is in it."""
+    pieces = {
+        "module": f"{ALLOCATIONS}more\n", "frame": frame("a", ALLOCATIONS), "other frame": frame("b", "text"),
+        "open frame": f"*** Begin c ***\n{ALLOCATIONS}", "text": "noise\n", "empty": "\n",
+    }  # fmt: skip
+    for chosen in itertools.product(pieces, repeat=n):
+        text, expected, begins = "", [], []  # type: tuple[str, list[tuple[int, int, str]], list[int]]
+        for i, kind in enumerate(chosen):
+            begin, after = len(text), "".join(pieces[k] for k in chosen[i + 1 :])
+            text += pieces[kind]
+            if kind == "open frame":  # up to the next frame, or to the end
+                end = after.find("*** Begin ")
+                expected.append((begin + 16, len(text) + (end if end >= 0 else len(after)), "c"))
+                begins.append(begin)
+                if end < 0:
+                    break
+            elif "frame" in kind:
+                expected.append((begin + 16, len(text) - len("\n*** End a ***\n"), "ab"[kind[0] == "o"]))
+                begins.append(begin)
+            elif kind == "module" and not (expected and is_open(chosen[:i])):
+                expected.append((begin, -1, ""))
+                begins.append(begin)
+        text = "".join(pieces[kind] for kind in chosen)
+        if expected and not any(name for *_, name in expected):
+            expected[0] = (0, *expected[0][1:])  # what stands before the first module is reported with it
+        following = [*begins[1:], None]
+        wanted = [
+            (begin, following[i] if not name else end, "plain", name) for i, (begin, end, name) in enumerate(expected)
+        ]
+        found = [tuple(span) for span in member_spans(text.encode())]
+        assert found == wanted, (chosen, text)
+
+
+def is_open(kinds: tuple[str, ...]) -> bool:
+    """Whether the last frame of these has no end."""
+    frames = [kind for kind in kinds if "frame" in kind]
+    return frames[-1:] == ["open frame"]

@@ -55,6 +55,10 @@ def test_roles_are_those_of_the_schema() -> None:
             (2, "jit_f", "tpu", None, 5, 1795176133689448),
         ),
         ("1795175991679265.module_0000.after_optimizations", (0, None, None, None, None, 1795175991679265)),
+        # without the end, as people shorten them
+        ("1795175991679265.module_0004.jit_f", (4, "jit_f", None, None, None, 1795175991679265)),
+        ("module_0004.jit_f.2", (4, "jit_f.2", None, None, None, None)),
+        ("1.module_0004", (4, None, None, None, None, 1)),
         ("my-run.cpu_after_optimizations", (None, None, "cpu", None, None, None)),
         ("my-run", (None, None, None, None, None, None)),
     ],

@@ -9,6 +9,7 @@ import pickle
 import threading
 from collections.abc import Callable
 from dataclasses import fields
+from itertools import chain, product
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,7 +37,7 @@ from xlamem.errors import DumpError, UsageError
 from xlamem.input import contents as input_contents
 from xlamem.input import files
 from xlamem.input.containers.tar import TarEntry
-from xlamem.input.find import Member, Source, Text, find, find_all, resolve, split_modules
+from xlamem.input.find import Member, Source, Text, _choose, _numbers, find, find_all, resolve, split_modules
 from xlamem.input.names import EXTENSIONS
 from xlamem.input.spans import is_one_module
 from xlamem.input.walk import NoDumpError
@@ -655,3 +656,22 @@ def test_corpus_texts_are_the_files() -> None:
 def test_corpus_protos_only() -> None:
     with pytest.raises(UsageError, match="xla_dump_hlo_as_text"):
         find(os.path.join(CORPUS, "dump-flags/proto_only-cpu"))
+
+
+def test_numbers_that_select_a_module() -> None:
+    """Its own number if no other module has it, else its position, unless that is the number of another one."""
+    for ids in chain.from_iterable(product((None, 0, 1, 2, 3), repeat=n) for n in range(1, 5)):
+        sources = [Source(f"m{i}", (Member("hlo", f"{i}"),), module_id=number) for i, number in enumerate(ids)]
+        unique = {number for number in ids if number is not None and ids.count(number) == 1}
+        expected = [
+            number if number in unique else None if position in unique else position
+            for position, number in enumerate(ids)
+        ]
+        assert _numbers(sources) == expected, ids
+        for number in range(5):
+            if number in expected:
+                assert _choose(sources, number, "x") is sources[expected.index(number)]
+                assert _choose(sources, str(number), "x") is sources[expected.index(number)]
+            else:
+                with pytest.raises(UsageError, match=f"no module {number}"):
+                    _choose(sources, number, "x")

@@ -20,7 +20,7 @@ from xlamem.input import contents as input_contents
 from xlamem.input import files, filesystems
 from xlamem.input.find import Member, find, find_all, resolve
 from xlamem.input.names import EXTENSIONS
-from xlamem.input.walk import NoDumpError
+from xlamem.input.walk import NoDumpError, Walker
 
 # ---- what is not there
 
@@ -456,3 +456,25 @@ def test_one_of_several_directories_is_empty(tmp_path: Path) -> None:
     with pytest.raises(NoDumpError) as caught:
         find_all(tmp_path / "a")
     assert caught.value.hint.startswith("the directory is empty")
+
+
+@pytest.mark.parametrize("query", ["", "?region=eu", "?a=x.txt"])
+@pytest.mark.parametrize("search", [True, False])
+def test_listed_files_are_known_by_their_names(query: str, search: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever follows the name in the URI."""
+    walker, added = Walker(), []  # type: tuple[Walker, list[tuple[str, str, bool | None]]]
+    monkeypatch.setattr(
+        walker._contents, "add_file", lambda uri, path, search=None: added.append((uri.partition("?")[0], path, search))
+    )
+    kinds: dict[str, bool | None] = {
+        "a.tar": None, "a.tgz": None, "a.tar.gz": None, "A.ZIP": None, "a.txt": search, "a.log": search, "a": search,
+        "a.txt.gz": search, "a.log.xz": search,
+    }  # fmt: skip
+    skipped = ["a.pb", "a.hlo", ".a.txt", "module_0001.jit_f.x.txt", "a.csv", "a.gz.tmp"]
+    for name in (*kinds, *skipped):
+        walker._add_listed(f"s3://b/{name}{query}", name, "s3://b", f"key of {name}", search=search)
+    assert added == [(f"s3://b/{name}", f"key of {name}", kind) for name, kind in kinds.items()]
+    assert not walker.groups
+    walker._add_listed(f"s3://b/{STEM}-live-range.txt.gz{query}", f"{STEM}-live-range.txt.gz", "s3://b", "k")
+    (source,) = walker.groups.sources()
+    assert [member.role for member in source.members] == ["live-range"]

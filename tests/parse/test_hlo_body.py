@@ -378,3 +378,27 @@ def test_tables_do_not_read_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_hlo_body, "scan", None)
     dump = xlamem.read(DUMPS / "cpu-jaxlib-0.5.3-tuple3")
     assert dump.verify().num_rows == 0
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_the_body_of_a_dump(text: bool) -> None:
+    """Also of a truncated text; there is none without computations. It is read once."""
+    allocations = b"BufferAssignment:\nallocation 0: size 4, thread-local:\n"
+    header, _, rest = SMALL.partition(b"\n")
+    lines = rest.splitlines(keepends=True)
+    for n in range(len(lines) + 1):
+        content = header + b"\n" + b"".join(lines[:n])
+        members = [Member("hlo", "hlo", size=len(content), content=content)]
+        members.append(Member("buffer-assignment", "b", size=len(allocations), content=allocations))
+        tables = as_tables(xlamem.read(Source("x", tuple(members)), text=text))
+        body, expected = hlo_body(tables), scan_body(content, 0, len(content))
+        assert hlo_body(tables) is body
+        if len(expected.computation_name):
+            assert body is not None
+            assert plain(body) == plain(expected)
+            assert body.complete == expected.complete
+        else:
+            assert body is None
+    alone = xlamem.read(Source("x", tuple(members[1:])))
+    assert hlo_body(as_tables(alone)) is None
+    assert hlo_body(xlamem.read(Source("x", tuple(members)))._tables) is not None

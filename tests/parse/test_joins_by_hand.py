@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import random
 import threading
 import weakref
 from collections.abc import Callable
@@ -20,7 +21,8 @@ from test_rare_texts import ALLOCATIONS, LIVE, USED, record
 import xlamem
 from xlamem import _lines, schema
 from xlamem._column import Names, take
-from xlamem.parse import diagnostics, recode, repeats, threads
+from xlamem.parse import diagnostics, recode, repeats, threads, whole
+from xlamem.parse import pieces as streaming
 from xlamem.parse.arrays import NULL, Rows, distinct_of, joined, text_ends
 from xlamem.parse.batch import Batch, File, Section, Span
 from xlamem.parse.by_offset import _Overflow, _ReportColumns
@@ -612,6 +614,38 @@ def test_values_that_may_end_beyond_their_allocation() -> None:
     assert overflowing(([(1, 10)], [(1, 0, 1)]), ([(1, 9)], [(1, 0, 1)]), ([(2, 9)], [(2, 0, 1)])) == [1, 2]
     assert overflowing(([(2, 10)], [(2, 0, 1)]), ([(1, 9)], [(1, 0, 1)])) == [1]
     assert overflowing(([], [(0, 0, 1)]), ([(0, 9)], [(0, 0, 1)])) == [0]
+
+
+@pytest.mark.parametrize("links", [1, 8])
+@pytest.mark.parametrize("seed", range(8))
+def test_instructions_whose_texts_repeat(seed: int, links: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each text of a name is a row where it is first. A diagnostic names each but the first one of a name."""
+    chance = random.Random(seed)
+    monkeypatch.setattr(repeats, "MAX_LINKS", links)
+    names, operands = ("a", "b", "c", "d")[: 1 + seed % 4], "stuvwxyz"[: 2 + seed % 7]
+    chosen = [(chance.choice(names), chance.choice(operands)) for _ in range(60)]
+    texts = [
+        record(i, f"v.{i}").replace(f"%v.{i} =", f"%{name} =").replace(f"%x.{i}, %y.{i}", f"%{operand}, %y")
+        for i, (name, operand) in enumerate(chosen)
+    ]
+    first = [i for i, pair in enumerate(chosen) if pair not in chosen[:i]]
+    again = [i for i in first if chosen[i][0] in [name for name, _ in chosen[:i]]]
+    source = held("x", {"buffer-assignment-values": (USED + "".join(texts)).encode()})
+    for size in (1, 400, 1000, 1700, 1 << 20):
+        for module in (whole, streaming):
+            monkeypatch.setattr(module, "SPAN_BYTES", size)
+        monkeypatch.setattr(whole, "MAX_SPAN_BYTES", size)
+        dump = xlamem.read(source, threads=3)
+        found = [(row["instruction"], row["operands"][1]) for row in dump.instructions.to_pylist()]
+        assert [(name, operand.strip("%")) for name, operand in found] == [
+            (chosen[i][0], (chosen[i][1] + ",")[0]) for i in first
+        ]
+        rows = [row["line"] for row in dump.verify().to_pylist() if row["code"] == "instruction_differs"]
+        assert rows == [3 + 6 * (i + 1) for i in again]
+        tables: dict[str, list[Any]] = {"instructions": [], "diagnostics": []}
+        for name, table in pieces(source, tables):
+            tables[name] += table.to_pylist()
+        assert tables == {name: dump[name].to_pylist() for name in tables}
 
 
 # -- summaries -----------------------------------------------------------------------------------

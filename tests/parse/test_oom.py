@@ -596,6 +596,25 @@ def test_pipes_and_devices(tmp_path: Path) -> None:
     writer.join()
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_log_is_decompressed_wherever_it_comes_from(
+    packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = content(read_oom(TEMPS))
+    data = gzip.compress(TEMPS.read_bytes()) if packed else TEMPS.read_bytes()
+    file, pipe = tmp_path / "log", tmp_path / "pipe"
+    file.write_bytes(data)
+    os.mkfifo(pipe)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+    writer = threading.Thread(target=pipe.write_bytes, args=(data,))
+    writer.start()
+    with file.open("rb") as opened:
+        for source in (data, file, str(file), file.as_uri(), opened, io.BytesIO(data), "-", pipe):
+            assert content(read_oom(source)) == expected
+    writer.join()
+
+
 @pytest.mark.parametrize("source", ["file", "-"])
 def test_a_file_object_that_fails(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
     class Broken(io.RawIOBase):

@@ -323,3 +323,23 @@ def test_a_message_after_a_folded_one() -> None:
 def test_folded_with_carriage_returns() -> None:
     text = json.dumps({"message": HBM.replace("\n", "\r\n")})
     assert content(read_oom(f"{text}\n"))[1:] == content(read_oom(HBM))[1:]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Extra memory due to padding: 31.00G (32.0x expansion)", "Unpadded size: 1.00G", "Operator: op_name=\"x\"",
+        "Shape: f32[4]", "Size: 4B", "Tag: t", "==========================", "Buffer 1:", "1. Size: 32.00G",
+        "Allocation type: HLO temp", "stats allocation: 4B", "parameter allocation: 1.02GiB (2.00%)",
+    ],
+)  # fmt: skip
+def test_lines_that_belong_to_nothing(line: str) -> None:
+    """They are kept as unknown, and change nothing else."""
+    first, *more = HBM.split("\n")
+    assert "Total hbm usage" in HBM
+    at = next(i for i, text in enumerate(more) if "Total hbm usage" in text)
+    expected = read_oom("\n".join([first, *more[:at], *more[at:]]))
+    found = read_oom("\n".join([first, *more[:at], line, *more[at:]]))
+    assert rows(expected, "unknown") == []
+    assert [row["text"] for row in rows(found, "unknown")] == [line]
+    assert content(found) == content(expected)

@@ -14,6 +14,7 @@ import xxhash
 
 from xlamem import schema
 from xlamem.input import spans
+from xlamem.input.text import Text
 from xlamem.parse import arrays, arrow, diagnostics, hashes, interners, outline, report_checks, stores
 from xlamem.parse.arrays import NULL, Rows, ascending, distinct_of, joined, numbers_of, order_by, row_of, text_ends
 from xlamem.parse.batch import Batch, File, Section, Span
@@ -372,6 +373,47 @@ def test_the_rest_of_many_diagnostics_is_counted(n: int, monkeypatch: pytest.Mon
     assert len(found._items.get((0, "s", "c"), ())) == min(n, 5)
     assert found._overflow.get((0, "s", "c"), 0) == max(n - 5, 0)
     assert found.has_unknown_lines(file, "s") is False
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+@pytest.mark.parametrize("seed", range(12))
+def test_diagnostics_of_several_files_and_sections(seed: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file lists the first of a code, wherever they are said, and counts the others by section."""
+    monkeypatch.setattr(diagnostics, "MAX_ROWS", most)
+    chance, found = random.Random(seed), diagnostics.Diagnostics()
+    data = b"".join(b"line %d\n" % i for i in range(9))
+    files = [File(i, "hlo", Text(data, f"f{i}"), len(data), len(data)) for i in (3, 0, 1)]
+    kept: dict[tuple[int, str, str], list[tuple[int | None, str, str, str]]] = {}
+    more: dict[tuple[int, str, str], int] = {}
+    for i in range((0, 3, 5, 40)[seed % 4]):
+        file, section, code = chance.choice(files), chance.choice("st"), chance.choice("cd")
+        offset = chance.choice([None, 0, 7, 14, 9, 63])
+        key, wanted = (file.ordinal, section, code), f"{chance.randrange(3)}"
+        if i % 7 == 6:
+            found.count(file, section, code, 2)
+            more[key] = more.get(key, 0) + 2
+        elif len(items := kept.setdefault(key, [])) == most:
+            found.add(file, offset, section, code, wanted)
+            more[key] = more.get(key, 0) + 1
+        else:
+            found.add(file, offset, section, code, wanted)
+            items += [item for item in [(offset, section, code, wanted)] if item not in items]
+    expected: list[Any] = []
+    for ordinal in sorted({key[0] for key in kept}):
+        uri, rest = f"f{ordinal}", {key[1:]: n for key, n in more.items() if key[0] == ordinal}
+        items = [item for key, items in kept.items() if key[0] == ordinal for item in items]
+        for item in sorted(items, key=lambda item: (item[0] is None, item[0] or 0, *item[1:])):
+            offset, section, code, wanted = item
+            if sum(row[0] == uri and row[4] == code for row in expected) == most:
+                rest[section, code] = rest.get((section, code), 0) + 1
+            else:
+                line = None if offset is None else data[:offset].count(b"\n") + 1
+                text = "" if offset is None else data[offset:].split(b"\n")[0].decode()
+                expected.append((uri, line, offset, section, code, "warning", wanted, text))
+        for (section, code), n in sorted(rest.items()):
+            expected.append((uri, None, None, section, "more_diagnostics", "warning", f"{n} more of {code}", ""))
+    assert [tuple(row) for row in found.rows()] == expected
+    assert found.codes == {key[2] for key in kept}
 
 
 def test_a_file_is_said_to_be_truncated_once() -> None:

@@ -336,6 +336,18 @@ def test_live_ranges_without_values_are_counted_beyond_a_number(n: int, monkeypa
     assert [r["wanted"] for r in rows][3:] == ["2 more of live_range_unmatched"] * (n > 3)
 
 
+@pytest.mark.parametrize("span", [1, 1 << 20])
+@pytest.mark.parametrize("order", ["xx", "xyx", "yxxy", "xxx"])
+def test_lines_of_live_ranges_that_repeat(order: str, span: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a line of its own, also if no allocation has a value of that name."""
+    monkeypatch.setattr(streaming, "SPAN_BYTES", span)
+    more = "".join(f"    {name}{{}}:0-1\n" for name in order)
+    dump = read(buffer_assignment=ALLOCATIONS, live_range=LIVE.replace(LISTS, LISTS + more))
+    rows = [r for r in dump.verify().to_pylist() if r["code"] == "live_range_unmatched"]
+    assert [(r["line"], r["excerpt"].strip()[0]) for r in rows] == [*enumerate(order, 8)]
+    assert streamed(dump.source, "diagnostics") == dump.verify().to_pylist()
+
+
 def test_unknown_fields_are_first_where_they_are_first_in_the_file() -> None:
     """The tables of a section are read in turn, a file from its begin to its end."""
     text = ALLOCATIONS.replace("temp:", "temp, new 1:").replace("offset=16)", "offset=16, new=2)")

@@ -117,8 +117,10 @@ def test_files(dataset: xlamem.Dataset, folder: str) -> None:
     assert dataset.files("values").to_pylist() == [r for r in files.to_pylist() if r["table"] == "values"]
     assert dataset.files("cross_color").num_rows == 0
     assert dataset.files("cross_color").schema == files.schema
-    with pytest.raises(xlamem.UsageError, match="no table 'nonsense'"):
-        dataset.files("nonsense")
+    for name in ("nonsense", "", "Values"):
+        for call in (dataset.files, dataset.__getitem__):
+            with pytest.raises(xlamem.UsageError, match=f"no table '{name}'"):
+                call(name)
 
 
 @pytest.mark.parametrize("name", ["nowhere", "folder", "file"])

@@ -121,6 +121,18 @@ def test_a_dump_that_fails_at_last_has_no_rows(dump: Path, tmp_path: Path, monke
     assert (made.dumps, len(made.failed), made.files, made.rows) == (0, 1, 1, 1)  # that of its failure
 
 
+def test_a_dump_that_changed_has_no_rows(dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written before the end of its text was read is discarded, and the next run converts it."""
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "content_id", lambda content, source: "0" * 32)
+        made = convert(dump, to=tmp_path)
+    assert (made.dumps, len(made.changed), made.failed, made.files, made.rows) == (0, 1, [], 0, 0)
+    dataset = xlamem.Dataset(tmp_path)
+    assert {name for name in schema.WAREHOUSE if dataset[name].to_table().num_rows} <= {"runs", "labels"}
+    assert on_disk(tmp_path) == {file["path"].removeprefix(f"{tmp_path}/") for file in dataset.files().to_pylist()}
+    assert convert(dump, to=tmp_path).dumps == 1
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_progress_within_a_dump(dump: Path, tmp_path: Path, workers: int) -> None:
     seen: list[warehouse.Status] = []

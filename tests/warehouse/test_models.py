@@ -404,6 +404,9 @@ def test_names_that_repeat_are_encoded() -> None:
         columns[name] = pa.array(texts).dictionary_encode().cast(spec.arrow.field(name).type)
         chosen = parquet.choose_encodings(pa.table(columns, schema=spec.arrow), spec)
         assert pa.types.is_dictionary(chosen.field(name).type) is is_encoded
+        columns[name] = pa.array(texts)  # Parquet counts the names of plain text itself
+        plain = parquet.choose_encodings(pa.table(columns), spec)
+        assert pa.types.is_dictionary(plain.field(name).type)
 
 
 def test_a_source_in_memory_stays_in_this_process() -> None:

@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import threading
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,15 @@ import xlamem
 from xlamem import schema, warehouse
 from xlamem.cli import main
 from xlamem.input import names
+from xlamem.input.find import Source
 from xlamem.input.member import Member
 from xlamem.warehouse import driver, record, run, worker
+from xlamem.warehouse.batch import Batch, File
 from xlamem.warehouse.identity import content_id
 from xlamem.warehouse.ledger import Ledger
+from xlamem.warehouse.occurrences import occurrence_table, read_occurrences, with_occurrences
 from xlamem.warehouse.storage import Storage
+from xlamem.warehouse.task import DumpInput, Options
 
 STREAM = DUMPS / "tpu-libtpu-0.0.50.1-v5e-stdout"
 
@@ -329,3 +335,47 @@ def test_no_password_is_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str
     for path in SMALL.iterdir():
         memory.pipe_file(f"{secret}/in/{path.name}", path.read_bytes())
     assert main(["convert", f"{secret}/in", "--to", str(out)]) == 0
+
+
+def test_the_row_of_a_dump_with_several_members() -> None:
+    """Its place is that of its first member; all have a name there. The same place is recorded once."""
+    members = (
+        Member("buffer-assignment", "/d/log", "a-buffer-assignment.txt", "plain", 70, 80),
+        Member("live-range", "/d/log", "a-live-range.txt", "plain", 9, 50),
+        Member("hlo", "/d/log", "a.txt", "plain", 90, None),
+    )
+    source = Source("a", members, module_id=3, module_name="m", timestamp_us=11, changelist=5)
+    when = datetime(2026, 1, 2, tzinfo=UTC)
+    options = Options("out", (), run_id="r", host="h", started=when, tool_version="v")
+    dumps = [DumpInput("id", source, 1, "hash"), DumpInput("id", replace(source, name="b"), 1)]
+    dumps.append(DumpInput("id", replace(source, members=members[1:2]), 1))
+    expected = {
+        "content_id": "id", "uri": "/d/log", "stem": "a", "members": "a-buffer-assignment.txt,a-live-range.txt,a.txt",
+        "offset": 70, "module_id": 3, "timestamp_us": 11, "run_id": "r", "host": "h", "seen_at": when,
+    }  # fmt: skip
+    found = occurrence_table(dumps, options).to_pylist()
+    assert found == [expected | {"offset": 9, "members": "a-live-range.txt"}, expected]
+    assert occurrence_table([], options).to_pylist() == []
+
+
+def test_a_batch_with_fewer_occurrences_is_another_one(tmp_path: Path) -> None:
+    """Whoever replaces the first one meanwhile sees that it is gone. The other files are the same."""
+    storage = Storage(tmp_path)
+    members = (Member("hlo", "/d/a.txt"), Member("hlo", "/d/b.txt"))
+    options = Options("out", (), run_id="r", host="h", started=datetime(2026, 1, 2, tzinfo=UTC))
+    rows = occurrence_table([DumpInput("id", Source(m.uri, (m,)), 1) for m in members], options)
+    others = (File("values", "values/v2/night=1/old-00000.parquet", 5, 50), File("runs", "runs/v2/r.parquet", 1, 9))
+    first = (File("occurrences", "occurrences/v2/night=1/old-00000.parquet", 2, 70),)
+    old = Batch("old", ("id",), (), (*first, *others), "v", 2, "r", labels={"night": "1"}, runs=("r",))
+    found = [with_occurrences(storage, old, part, "s") for part in (rows, rows[:1], rows[1:], rows[:1])]
+    names = [batch.name for batch in found]
+    assert len({*names, "old"}) == 4
+    assert names[1] == names[3]
+    for batch, part in zip(found, (rows, rows[:1], rows[1:]), strict=False):
+        assert replace(batch, name="old", files=old.files) == old
+        (new,) = batch.table_files("occurrences")
+        assert new.rows == len(part)
+        assert [file for file in batch.files if file is not new] == [*others]
+        assert os.path.basename(new.path).startswith((batch.name, f".{batch.name}"))
+        assert os.path.dirname(new.path) == "occurrences/v2/night=1"
+        assert read_occurrences(storage, [new]).to_pylist() == part.to_pylist()

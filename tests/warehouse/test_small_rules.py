@@ -332,6 +332,13 @@ def test_wrong_arguments(tmp_path: Path, options: dict[str, Any], message: str) 
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("options", [{"min_age": 0}, {"workers": 1}, {"max_failures": 0}, {"top": 0}, {"labels": {}}])
+def test_the_smallest_arguments(tmp_path: Path, options: dict[str, Any]) -> None:
+    """A run without a failure is not stopped by the first one that it does not allow."""
+    made = xlamem.convert(SOURCE, to=tmp_path / "out", engine="here", **options)
+    assert (made.dumps, made.unreadable, made.stopped) == (1, 0, False)
+
+
 def test_tables_are_written_in_the_order_of_the_schema() -> None:
     every = tuple(schema.WAREHOUSE)
     assert driver._table_names(None) == every

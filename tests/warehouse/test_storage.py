@@ -270,3 +270,25 @@ def test_paths_and_uris(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert absolute("-") == "-"
     assert absolute("s3://b/../c") == "s3://b/../c"
     assert Storage("FILE://" + str(tmp_path)).root == str(tmp_path)
+
+
+@pytest.mark.parametrize("error", [ImportError("no s3fs"), ValueError("no protocol")])
+@pytest.mark.parametrize(
+    ("scheme", "library", "extra"),
+    [("s3", "s3fs", "s3"), ("s3a", "s3fs", "s3"), ("gs", "gcsfs", "gcs"), ("az", "adlfs", "azure")],
+)
+def test_a_store_whose_library_is_missing(
+    scheme: str, library: str, extra: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever fsspec says about it, the message says what to install."""
+    failures = [error, LookupError("another error")]
+
+    def fail(uri: str) -> None:
+        raise failures.pop(0)
+
+    monkeypatch.setattr(storage_module, "open_fsspec", fail)
+    found: Any = SimpleNamespace(uri=f"{scheme}://b/x")
+    with pytest.raises(UsageError, match=rf"{scheme}:// needs {library} .*'xlamem\[{extra}\]'; .*--single-writer"):
+        Storage._open_fsspec(found, scheme)
+    with pytest.raises(LookupError, match="another error"):
+        Storage._open_fsspec(found, scheme)

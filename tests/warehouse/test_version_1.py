@@ -10,7 +10,9 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +30,7 @@ from xlamem import schema, warehouse
 from xlamem.warehouse.activity import host_name
 from xlamem.warehouse.ledger import Ledger
 from xlamem.warehouse.offsets import with_columns
-from xlamem.warehouse.old import device_peaks_of
+from xlamem.warehouse.old import OldDumps, device_peaks_of
 from xlamem.warehouse.stored_fingerprints import with_fingerprints
 
 DATED = ("seen_at", "started_at", "run_id", "host")
@@ -397,3 +399,30 @@ def test_on_the_command_line(old: Path, capsys: pytest.CaptureFixture[str], tmp_
     assert json.loads(capsys.readouterr().out)["batches"] == 0
     assert main(["dataset", "migrate", str(tmp_path / "none")]) == 2
     assert "it has no ledger" in capsys.readouterr().err
+
+
+def test_runs_of_version_1_and_their_labels() -> None:
+    """A run has the labels of all of its batches, also empty ones. One that has a row of its own has no other."""
+    found = object.__new__(OldDumps)
+    batches = [
+        SimpleNamespace(name=name, run_id=run, tool_version=f"v{name}", schema_version=1)
+        for name, run in (("a", "r2"), ("b", "r1"), ("c", "r2"), ("d", "r3"), ("e", "r1"), ("f", "r4"))
+    ]
+    labels = {"a": {"night": "1"}, "b": {"x": ""}, "c": {"at": "z", "night": "1"}, "d": {"night": "9"}}
+    labels |= {"e": {}, "f": {}}
+    when = datetime(2025, 1, 2, tzinfo=UTC)
+    occurrence = {"content_id": "i", "uri": "u", "run_id": "r2", "host": "h", "seen_at": when}
+    by_batch: Any = {batch.name: [] for batch in batches} | {"c": [SimpleNamespace(occurrence=occurrence)]}
+    state = SimpleNamespace(runs={"r3": {}})
+    vars(found).update(batches=batches, labels=labels, by_batch=by_batch, state=state)
+    assert found.run_table("labels").to_pylist() == [
+        {"run_id": run, "key": key, "value": value}
+        for run, key, value in (("r1", "x", ""), ("r2", "at", "z"), ("r2", "night", "1"))
+    ]
+    rows = found.run_table("runs").select(["run_id", "tool_version", "schema_version", "host", "started_at"])
+    assert [(*row.values(),) for row in rows.to_pylist()] == [
+        ("r1", "vb", 1, None, None), ("r2", "va", 1, "h", when), ("r4", "vf", 1, None, None)
+    ]  # fmt: skip
+    assert [row["uri"] for row in found.run_table("occurrences").to_pylist()] == ["u"]
+    for wanted, uris in (({"night": "1"}, []), ({"night": "1", "at": "z"}, ["u"]), ({}, [])):
+        assert found.occurrences_with(wanted)["uri"].to_pylist() == uris
