@@ -965,3 +965,20 @@ def test_attention_in_a_loop(trips: int, n: int, make: Make) -> None:
     stacked = ATTENDED._replace(shape="f32[6,8,4,64,16]", instruction="fusion(%x)")
     buffers = [loop("while.1", trips), SCORES, WEIGHTS, stacked, ATTENTION_GRADIENT]
     assert len(attention_advice(make, *buffers)) == n
+
+
+def test_states_of_linear_attention(make: Make) -> None:
+    """Each step multiplies a state by one vector, which is no attention to all positions."""
+    state = SCORES._replace(uses="  dot.2, operand 1", live=(1, 7))
+    assert attention_advice(make, state, ATTENDED._replace(shape="f32[8,4,64]")) == []
+    assert len(attention_advice(make, state, ATTENDED._replace(shape="f32[8,4,2,64]"))) == 1
+
+
+@pytest.mark.parametrize(("trips", "n"), [(6, 0), (5, 1)])
+def test_a_stack_of_as_many_features_as_positions(trips: int, n: int, make: Make) -> None:
+    """(layers, samples, 64, 64): the first dimension is no evidence of heads."""
+    weights = argument("p['w']", "f32[64,16]", 0)
+    weights = weights._replace(allocation=weights.allocation[:-1] + ", maybe-live-out:")
+    stack = SCORES._replace(shape="f32[6,8,64,64]", uses="  dot.2, operand 0", live=(1, 7))
+    result = ATTENDED._replace(shape="f32[8,64,16]")
+    assert len(attention_advice(make, weights, loop("while.1", trips), stack, result)) == n

@@ -15,7 +15,7 @@ from .origins import uses_of
 from .rematerialization import of_values, with_vmem
 from .what_if import Change
 
-ATTENTION_LOWER, ATTENTION_UPPER = 0.7, 1.25
+ATTENTION_LOWER, ATTENTION_UPPER = 0.6, 1.25
 """Multiples of the estimate that are bounds; docs/advice.md has the measurements."""
 IN_FLIGHT = 4
 """Matrices of one part that are live at the same time: scores and weights of attention, and their gradients."""
@@ -46,26 +46,24 @@ def attention_by_parts(a: Activations) -> Iterator[Intervention]:
 
 
 def _matrices(a: Activations) -> Ints:
-    """Return the square matrices by which products of the forward pass multiply less than these have.
+    """Return the square matrices that products of the forward pass multiply by several vectors, which are smaller.
 
-    Of (samples, features, features), these might be features.
+    In (samples, n, n), n may be the number of features if weights have a dimension of n.
     """
     p = a.p
     rank = (a.dimensions > 0).sum(axis=1)
-    rows = np.arange(len(rank))
-    is_square = (rank > 2) & (a.dimensions[rows, rank - 1] == a.dimensions[rows, rank - 2])
-    weights = np.unique(a.dimensions[a.is_state])
-    is_square &= (rank > 3) | ~np.isin(a.dimensions[rows, rank - 1], weights)
-    is_stack = np.isin(a.dimensions[:, 0], list(trip_counts_of(p)))  # a product may write its result into one
+    last, before = (a.dimensions[np.arange(len(rank)), np.maximum(rank - i, 0)] for i in (1, 2))
+    is_stack = np.isin(a.dimensions[:, 0], [n for n in trip_counts_of(p) if n > 0])  # of all iterations of a loop
+    others = rank - 2 - is_stack
+    is_square = (last == before) & ((others > 1) | (others == 1) & ~np.isin(last, a.dimensions[a.is_state]))
     sizes = np.where(a.dimensions > 0, a.dimensions, 1)
-    elements = sizes.prod(axis=1, dtype=np.float64)
-    of_result = np.where(is_stack, elements / sizes[:, 0], elements)
-    result = np.zeros(p.tables["instructions"].num_rows)
-    np.maximum.at(result, p.instruction_row[p.instruction_row >= 0], of_result[p.instruction_row >= 0])
+    elements = sizes.prod(axis=1, dtype=np.float64) / np.where(is_stack, sizes[:, 0], 1)
+    result, rows = np.zeros(p.tables["instructions"].num_rows), p.instruction_row
+    np.maximum.at(result, rows[rows >= 0], elements[rows >= 0])
     codes, names = p.printed_op_names
     is_product = a.is_forward_product & flags_of(matching(names, rf"/dot_general{END}"), codes)
     value, user, _, _ = uses_of(p)
     read = flags_of(is_square, value) & flags_of(is_product, user)
     value, user = value[read], user[read]
-    found: Ints = np.unique(value[elements[value] > result[user]])
-    return found
+    several = (result[user] < elements[value]) & (result[user] > elements[value] / last[value])
+    return np.unique(value[several])

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .activations import Activations
+from .activations import FORWARD, Activations
 from .columns import Ints, Mask, flags_of
 from .interventions import Intervention
-from .origins import uses_of
+from .origins import has_opcode, uses_of
 from .program import distinct_rows
 from .rematerialization import of_values, with_vmem
 from .what_if import Change
@@ -22,11 +22,13 @@ MAX_CHUNKS = 8
 MORE_CLASSES = 2
 """Number of times that there are more classes than features of a sample; otherwise, the logits are small."""
 SMALL_HEAD = 64
-"""A later product is another head of the model if it has this many times fewer bytes than the logits."""
+"""What follows the logits has this many times fewer bytes: losses, and results of another head of the model."""
+MAX_KINDS = 8
+"""Number of kinds of arrays, with other dimensions each, among which the logits are looked for."""
 
 
 class Logits(NamedTuple):
-    """The result of the last matrix product of the forward pass, and what has as many elements: its gradient."""
+    """What the forward pass computes last, and what has as many elements: the gradient, for example."""
 
     members: Mask
     size: int
@@ -59,27 +61,33 @@ def chunked_losses(a: Activations) -> Iterator[Intervention]:
 
 
 def _logits(a: Activations) -> Logits | None:
-    """Return the logits with most bytes, or None if it cannot be told what they are."""
-    p = a.p
+    """Return the logits, or None if it cannot be told what they are.
+
+    They are found by what follows, since the product that computes them may be fused and have another name.
+    """
+    p, start = a.p, a.p.ranges[0]
     dimensions = distinct_rows(*np.sort(np.where(a.dimensions > 1, a.dimensions, 0), axis=1).T)
-    product = np.flatnonzero(flags_of(a.is_forward_product, p.instruction_row))
-    for value in product[_is_last(p.ranges[0][product], p.extent[product])].tolist():
-        alike = product[dimensions[product] == dimensions[value]]
-        computed_once = (p.instruction_row[alike] == p.instruction_row[value]).all()
-        is_read = _is_read_by_product(a, dimensions == dimensions[value])
-        if computed_once and a.w.in_arena[value] and not is_read and (found := _split(a, value)) is not None:
-            return found
+    has_own_name = (p.op_names(np.arange(len(start)))[0] >= 0) & ~has_opcode(p, p.instruction_row, "^copy")
+    forward = np.flatnonzero((a.phase == FORWARD) & has_own_name & (start >= 0))
+    forward = forward[~a.is_backward[np.minimum(start[forward], len(a.is_backward) - 1)]]
+    for value in _largest(dimensions[forward], p.extent[forward]):
+        value = forward[value]
+        alike = dimensions == dimensions[value]
+        first = start[forward[alike[forward]]].min()
+        later = forward[(start[forward] > first) & ~alike[forward]]
+        is_last = int(p.extent[later].max(initial=0)) <= p.extent[value] // SMALL_HEAD
+        products = np.unique(p.instruction_row[alike & flags_of(a.is_forward_product, p.instruction_row)])
+        if is_last and len(products) <= 1 and not _is_read_by_product(a, alike):
+            return _split(a, value) if (alike & a.w.at_peak).any() else None
     return None
 
 
-def _is_last(start: Ints, extent: Ints) -> Mask:
-    """Return which products are followed by none but small ones."""
-    order = np.argsort(-start, kind="stable")
-    begin = np.searchsorted(-start[order], -start[order])  # the first product that starts at the same step
-    largest = np.maximum.accumulate(extent[order]) if len(order) else extent
-    found = np.empty(len(start), bool)
-    found[order] = np.where(begin > 0, largest[begin - 1], 0) <= extent[order] // SMALL_HEAD
-    return found
+def _largest(kinds: Ints, extent: Ints) -> list[int]:
+    """Return the rows of the largest values of the largest kinds."""
+    order = np.argsort(-extent, kind="stable")
+    first = np.sort(np.unique(kinds[order], return_index=True)[1])
+    largest: list[int] = order[first[:MAX_KINDS]].tolist()
+    return largest
 
 
 def _is_read_by_product(a: Activations, values: Mask) -> bool:
