@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import attacks
+import numpy as np
 import pytest
 from attacks import record, value
 
 import xlamem
 from xlamem.compute.program import program as program_of
-from xlamem.compute.what_if import WhatIf
+from xlamem.compute.what_if import MAX_GROUPS, WhatIf, largest_groups
 
 Make = Callable[..., Path]
 Row = dict[str, Any]
@@ -775,3 +776,14 @@ def test_a_policy_of_a_loop(make: Make) -> None:
     assert row["names"] is None
     # What the loop passes on is in another memory space, and stays there.
     assert row["upper"] >= 4 * 8 * 64 * 64 - 4 * 64 * 64
+
+
+def test_the_largest_groups() -> None:
+    """Each estimate takes time for the whole program: there is one for the largest groups only."""
+    codes = np.concatenate([[-1, -1], np.repeat(np.arange(1000), 2)])
+    sizes = np.concatenate([[10**12, 10**12], np.tile([1, 2], 1000)])
+    assert largest_groups(codes, sizes).tolist() == list(range(MAX_GROUPS))
+    sizes[2 + 2 * 700] = 5
+    assert largest_groups(codes, sizes).tolist() == [*range(MAX_GROUPS - 1), 700]
+    assert largest_groups(codes[:8], sizes[:8]).tolist() == [0, 1, 2]
+    assert largest_groups(codes[:2], sizes[:2]).tolist() == []
