@@ -137,7 +137,8 @@ def _check(fields: Mapping[str, Any], types: Mapping[str, type]) -> None:
     """Raise TypeError or ValueError if a damaged entry has other values in these fields, which are used later."""
     for name in fields.keys() & types.keys():
         value, wanted = fields[name], types[name]
-        if not isinstance(value, wanted) or (wanted is Sequence and isinstance(value, str)):
+        has_type = isinstance(value, wanted) and not (wanted is Sequence and isinstance(value, str))
+        if not has_type:
             raise TypeError(f"{name} is {value!r:.80}")
         if wanted is int and not 0 <= value < 1 << 63:
             raise ValueError(f"{name} is {value!r:.80}")
