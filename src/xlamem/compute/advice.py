@@ -166,19 +166,18 @@ class _Together:
     """Interventions, with a lower bound of what they save together."""
 
     def __init__(self, w: WhatIf) -> None:
-        self._w, self._fixed, self._levels = w, 0, w.none
-        self._alone = self._lower = 0
+        self._w, self._change = w, Change(0, np.zeros(1, np.int64))
+        self._n = self._alone = self._lower = 0
 
     def add(self, i: Intervention) -> None:
-        self._fixed += i.change.fixed
-        self._levels += i.change.levels
+        self._n += 1
+        self._change = Change(self._change.fixed + i.change.fixed, self._change.levels + i.change.levels)
         self._alone += self._w.saved(i.change)
         self._lower += i.lower
 
     @property
     def saved(self) -> int:
-        together = self._w.saved(Change(self._fixed, self._levels))
-        return self._lower - max(0, self._alone - together)
+        return self._lower - max(0, self._alone - self._w.saved(self._change)) if self._n else 0
 
 
 # -- the table -----------------------------------------------------------------------------------
