@@ -38,6 +38,20 @@ def hostile(tmp_path: Path) -> Path:
     return folder
 
 
+CONTROLS = "\x1bc\x9b\u202e"
+"""What may be part of a shape or the name of an instruction."""
+
+
+@pytest.fixture
+def hostile_names(tmp_path: Path) -> Path:
+    """A dump with such text in every shape, name of an instruction, and opcode."""
+    word = re.compile(rb"(?<=f32\[)(?=\d)|(?<=[%:< ][a-z])(?=[a-z_]+\.\d)|(?<= whil)(?=e)|(?<= fusio)(?=n\()")
+    for role, data in texts(SOURCE).items():
+        name = "module_0001.a.cpu_after_optimizations" + (".txt" if role == "hlo" else f"-{role}.txt")
+        (tmp_path / name).write_bytes(word.sub(CONTROLS.encode(), data))
+    return tmp_path
+
+
 def harmless(text: str) -> bool:
     return all(c.isprintable() or c == "\n" for c in text)
 
@@ -60,11 +74,24 @@ def test_screens_and_csv(
     assert out
 
 
-def test_reprs(hostile: Path) -> None:
-    dump = xlamem.read(hostile)
+@pytest.mark.parametrize("verb", [*VERBS, ["peak", "-v"], ["top", "--by", "shape"], ["top", "--wide"]], ids=" ".join)
+def test_screens_of_names(verb: list[str], hostile_names: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    n = 2 if verb[0] == "show" else 1
+    arguments = [*verb[:n], str(hostile_names), *verb[n:]]
+    if verb[0] == "buffer":
+        arguments.append(str(compute.live_set(xlamem.read(hostile_names))["value_id"][0]))
+    main(arguments)
+    assert all(harmless(text) for text in capsys.readouterr())
+
+
+@pytest.mark.parametrize("folder", ["hostile", "hostile_names"])
+def test_reprs(folder: str, request: pytest.FixtureRequest) -> None:
+    dump = xlamem.read(request.getfixturevalue(folder))
     results: list[Any] = [
         dump, dump.source, xlamem.peak(dump), xlamem.fits(dump, capacity="1GiB"), xlamem.memory_analysis(dump),
         xlamem.show(dump.instructions), xlamem.show(compute.live_set(dump)), xlamem.diff(dump, dump),
+        xlamem.diff(dump, xlamem.read(SOURCE)), xlamem.explain(dump),
+        compute.buffer(dump, dump.values["value_id"][0].as_py()),
     ]  # fmt: skip
     for result in results:
         assert harmless(repr(result)), type(result)

@@ -419,7 +419,8 @@ def test_names_of_operations() -> None:
     assert _heaviest({"a", "c", "e", "ab", "f"}, weights) == ["ab", "a", "c", "e", "f"]
     assert _shape_text(Shape("f32", (2, 3))) == "f32[2,3]"
     lines = Counter({"x/mlp/dot": 2, "mlp/dot": 3, "x/attn/dot": 5, "adot": 7})
-    assert [_lines_of("dot", scopes, lines) for scopes in ({"mlp"}, {""}, {"attn", "x"}, {"y"})] == [5, 10, 7, 0]
+    around = {"mlp"}, {""}, {"attn", "x"}, {"y"}
+    assert [_lines_of({"dot": scopes}, lines)["dot"] for scopes in around] == [5, 10, 7, 0]
 
 
 # -- accounts, arguments and outputs -------------------------------------------------------------

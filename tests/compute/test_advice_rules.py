@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import attacks
+import numpy as np
 import pytest
 from attacks import record, value
 
 import xlamem
 from xlamem.compute.program import program as program_of
-from xlamem.compute.what_if import WhatIf
+from xlamem.compute.what_if import MAX_GROUPS, WhatIf, largest_groups
 
 Make = Callable[..., Path]
 Row = dict[str, Any]
@@ -982,3 +983,14 @@ def test_a_stack_of_as_many_features_as_positions(trips: int, n: int, make: Make
     stack = SCORES._replace(shape="f32[6,8,64,64]", uses="  dot.2, operand 0", live=(1, 7))
     result = ATTENDED._replace(shape="f32[8,64,16]")
     assert len(attention_advice(make, weights, loop("while.1", trips), stack, result)) == n
+
+
+def test_the_largest_groups() -> None:
+    """Each estimate takes time for the whole program: there is one for the largest groups only."""
+    codes = np.concatenate([[-1, -1], np.repeat(np.arange(1000), 2)])
+    sizes = np.concatenate([[10**12, 10**12], np.tile([1, 2], 1000)])
+    assert largest_groups(codes, sizes).tolist() == list(range(MAX_GROUPS))
+    sizes[2 + 2 * 700] = 5
+    assert largest_groups(codes, sizes).tolist() == [*range(MAX_GROUPS - 1), 700]
+    assert largest_groups(codes[:8], sizes[:8]).tolist() == [0, 1, 2]
+    assert largest_groups(codes[:2], sizes[:2]).tolist() == []

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 Members = dict[str, bytes]
 Attack = Callable[[int], Members]
@@ -39,14 +39,16 @@ def dump(
     allocations: str | None = None,
     records: Iterable[str] = (),
     steps: int = 4,
+    schedule: Sequence[str] = (),
     ranges: Iterable[str] = (),
     tail: str = "",
     **others: str,
 ) -> Members:
     """A dump with these values in one temporary allocation, or with these allocations."""
     assignment = f"allocation 0: size {size}, page 0, preallocated-temp:\n" if allocations is None else allocations
-    live = f"HloLiveRange (max {steps}):\n  InstructionSequence:\n"
-    live += "".join(f"    {i}:s.{i}\n" for i in range(steps))
+    schedule = schedule or [f"s.{i}" for i in range(steps)]
+    live = f"HloLiveRange (max {len(schedule)}):\n  InstructionSequence:\n"
+    live += "".join(f"    {i}:{name}\n" for i, name in enumerate(schedule))
     live += "  BufferLiveRange:\n" + "".join(f"    {r}\n" for r in ranges)
     live += f"  Live ranges at 0 (peak):\n{tail}"
     used = "".join(records)
@@ -311,6 +313,45 @@ def brackets_in_scope(n: int) -> Members:
 def open_brackets_in_scope(n: int) -> Members:
     records = [record(0, "a.0", op_name("f(" * n)), record(1, "a.1", op_name("a[0" * n))]
     return dump([value(0, "a.0"), value(1, "a.1", offset=8)], records=records, ranges=["a.0{}:0-3", "a.1{}:0-3"])
+
+
+def _kept(n: int, name: Callable[[int], str], opcode: str = "add", arenas: int = 1) -> Members:
+    """Activations that the backward pass reads, which lies in the second half of the schedule."""
+    text = [f"%a.{i} = f32[2]{{0}} {opcode}(%x, %y), metadata={{op_name=\"{name(i)}\"}}" for i in range(n)]
+    text += [f"%b.{i} = f32[2]{{0}} add(%x), metadata={{op_name=\"jit(f)/transpose(jvp(M))/add\"}}" for i in range(n)]
+    names = [line.partition(" ")[0][1:] for line in text]
+    records = (record(i, a, line.partition(" = ")[2]) for i, (a, line) in enumerate(zip(names, text, strict=True)))
+    values = [value(i, a, offset=16384 * (i // arenas)) for i, a in enumerate(names)]
+    heads = (f"allocation {k}: size {16384 * 2 * n}, preallocated-temp:\n" for k in range(arenas))
+    allocations = "".join(head + "".join(values[k::arenas]) for k, head in enumerate(heads))
+    ranges = [f"a.{i}{{}}:{i}-{2 * n - 1 - i}" for i in range(n)] + [f"b.{i}{{}}:{n + i}-{n + i}" for i in range(n)]
+    return dump([], allocations=allocations, records=records, ranges=ranges, schedule=names)
+
+
+@attack
+def families_of_layers(n: int) -> Members:
+    """Each scope has two layers."""
+    return _kept(n, lambda i: f"jit(f)/jvp(M)/s{i // 2}s/layers_{i % 2}/dot_general")
+
+
+@attack
+def loops_of_a_step(n: int) -> Members:
+    return _kept(n, lambda i: f"jit(f)/jvp(M)/s{i}s/dot_general", "while")
+
+
+@attack
+def arenas(n: int) -> Members:
+    """As many temp allocations as values."""
+    return _kept(n, lambda i: "jit(f)/jvp(M)/dot_general", arenas=2 * n)
+
+
+@attack
+def named_arguments(n: int) -> Members:
+    """Each parameter belongs to an argument of its own, and could be donated."""
+    made = parameters(n)
+    names = (f"f32[16]{{0}} parameter({i}), metadata={{op_name=\"arg{i}x['w']\"}}" for i in range(n))
+    records = "".join(record(2 * i, f"p.{i}", name) for i, name in enumerate(names))
+    return made | {"buffer-assignment-values": f"\nTotal bytes used: 8 (8B)\n\nUsed values:\n{records}".encode()}
 
 
 @attack

@@ -323,3 +323,12 @@ def test_on_the_command_line(dest: Path, capsys: pytest.CaptureFixture[str], tmp
     assert main(["dataset", "compact", str(dest), "--json"]) == 0
     assert '"batches": 0' in capsys.readouterr().out
     assert main(["dataset", "compact", str(tmp_path / "none")]) == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"x" * 100])
+def test_a_damaged_file_is_named(content: bytes, dest: Path) -> None:
+    damaged = dest / next(file.path for file in state(dest).files() if file.table == "printed_peak")
+    damaged.write_bytes(content)
+    with pytest.raises(xlamem.OutputError, match=f"{damaged.name}: expected a Parquet file"):
+        warehouse.compact(dest)
+    assert damaged.relative_to(dest).as_posix() in {file.path for file in state(dest).files()}

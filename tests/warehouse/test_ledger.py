@@ -377,6 +377,25 @@ def test_a_damaged_file_is_named(name: str, content: bytes, tmp_path: Path) -> N
         assert caught.value.path == str(damaged)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("rows", "a"), ("bytes", 10**20), ("columns", -1), ("path", "\ud800"), ("table", None), ("run_id", []),
+        ("schema_version", 1.5), ("tables", "x"), ("dumps", [1]), ("labels", []), ("number", 7), ("drop", [1]),
+    ],
+)  # fmt: skip
+def test_a_damaged_field_of_an_entry_is_named(field: str, value: object, tmp_path: Path) -> None:
+    convert(DUMPS / "cpu-jaxlib-0.5.3-tuple3", to=tmp_path)
+    path = tmp_path / checkpoints.entry_name(1)
+    entry = json.loads(path.read_text())
+    holder = next(x for x in (entry, entry["add"][0], entry["add"][0]["files"][0]) if field in x)
+    holder[field] = value
+    path.write_text(json.dumps(entry))
+    with pytest.raises(xlamem.DumpError, match="an entry of the ledger") as caught:
+        xlamem.Dataset(tmp_path)
+    assert caught.value.path == str(path)
+
+
 @pytest.mark.parametrize("is_gone", [True, False])
 @pytest.mark.parametrize("kind", ["ids", "files"])
 def test_a_checkpoint_without_all_its_files(kind: str, is_gone: bool, tmp_path: Path, often: None) -> None:

@@ -188,19 +188,33 @@ def _safe_cell(value: Any) -> Any:
 
 
 def write_lines(lines: Iterable[Text], width: int | None = None) -> None:
-    """Write styled lines to stdout, truncated to the width; plain text unless stdout is a terminal with colors."""
+    """Write styled lines to stdout, truncated to the width; plain text unless stdout is a terminal with colors.
+
+    Characters that a terminal would interpret are escaped.
+    """
     from io import StringIO
 
     from rich.console import Console
 
     file, colors = StringIO(), _color_system()
     rich = Console(file=file, force_terminal=colors is not None, color_system=colors, width=10**6, highlight=False)
-    for line in lines:
+    for line in map(_visible_line, lines):
         line.rstrip()
         if width is not None:
             line.truncate(width, overflow="ellipsis")
         rich.print(line, soft_wrap=True)
     write(file.getvalue().removesuffix("\n"))
+
+
+def _visible_line(line: Text) -> Text:
+    """Escape every character that a terminal would interpret, and keep the styles of the others."""
+    if line.plain.isprintable():
+        return line
+    from rich.text import Text
+
+    shown = [c.isprintable() or c == "\n" for c in line.plain]
+    parts = line.divide([i for i in range(1, len(shown)) if shown[i] != shown[i - 1]])
+    return Text().join(part if shown[0] ^ i % 2 else Text(visible(part.plain)) for i, part in enumerate(parts))
 
 
 def _color_system() -> Any:

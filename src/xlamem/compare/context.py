@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -29,6 +31,8 @@ CONVERSION = r"(?:^|/)(?:convert_element_type|reduce_precision)$"
 FLOAT = r"^(?:f\d|bf16)"
 MAX_NAMES = 3
 """Number of names in a clause."""
+MAX_SCOPES = 64
+"""Maximum number of scopes around an operation: together, they are as long as the square of its depth."""
 
 
 Types = dict[str, Counter[str]]
@@ -214,8 +218,12 @@ def _types(side: tuple[HloBody, Names]) -> Types:
 
 
 def with_scopes(paths: Iterable[str]) -> set[str]:
-    """Return paths and the scopes around them."""
-    return {"/".join(s.split("/")[:k]) for s in paths for k in range(1, s.count("/") + 2)}
+    """Return paths and the scopes around them, of which the outermost ones if there are very many."""
+    found: set[str] = set()
+    for path in paths:
+        ends = (m.start() for m in islice(re.finditer("/", path), MAX_SCOPES))
+        found.update([path], (path[:end] for end in ends))
+    return found
 
 
 def listed(names: list[str]) -> str:

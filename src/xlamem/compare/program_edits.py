@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -184,8 +186,8 @@ def _recomputed_on_one_side(c: Context) -> dict[str, list[str]]:
     if not a or not b:
         return {}
     around = {path: {*a.get(path, ()), *b.get(path, ())} for path in sorted(a.keys() ^ b.keys())}
-    single = [path for path, scopes in around.items()
-              if _lines_of(path, scopes, forward_a) == _lines_of(path, scopes, forward_b) > 0]  # fmt: skip
+    lines_a, lines_b = _lines_of(around, forward_a), _lines_of(around, forward_b)
+    single = [path for path in around if lines_a[path] == lines_b[path] > 0]
     moves = ends_in_move(pa.array(single, pa.string())).tolist()
     kept = [path for path, is_move in zip(single, moves, strict=True) if not is_move]
     return {"now also": [path for path in kept if path in b], "no longer": [path for path in kept if path in a]}
@@ -207,10 +209,17 @@ def _by_pass(lines: Counter[str]) -> tuple[dict[str, set[str]], Counter[str]]:
     return recomputed, forward
 
 
-def _lines_of(inner: str, around: set[str], lines: Counter[str]) -> int:
-    """Return the number of lines of an operation somewhere in a component around its checkpoint."""
-    return sum(n for path, n in lines.items() if f"/{path}".endswith(f"/{inner}")
-               and any(not scope or f"/{scope}/" in f"/{path}" for scope in around))  # fmt: skip
+def _lines_of(around: dict[str, set[str]], lines: Counter[str]) -> Counter[str]:
+    """Return the number of lines of each operation somewhere in one of the components around its checkpoint."""
+    lengths = {len(inner) for inner in around}
+    found: Counter[str] = Counter()
+    for path, n in lines.items():
+        begins = [0, *(m.end() for m in re.finditer("/", path))]
+        ends = [path[begin:] for begin in begins if len(path) - begin in lengths]
+        if inner := [end for end in ends if end in around]:
+            components = {"", *path.split("/")[:-1]}
+            found.update({end: n for end in inner if not around[end].isdisjoint(components)})
+    return found
 
 
 def _checkpointed_calls(p: Program, names: Names) -> dict[tuple[str, str], str]:
@@ -355,8 +364,13 @@ def _outermost(names: set[str]) -> set[str]:
 def _heaviest(names: set[str], weights: dict[str, int]) -> list[str]:
     """Sort paths by the bytes that differ in them."""
 
+    paths = sorted(weights)
+    totals = [0, *accumulate(weights[path] for path in paths)]
+
     def weight(name: str) -> int:
-        return sum(n for path, n in weights.items() if path == name or path.startswith(f"{name}/"))
+        inside = (bisect_left(paths, name + after) for after in ("/", chr(ord("/") + 1)))
+        begin, end = (totals[i] for i in inside)
+        return weights.get(name, 0) + end - begin
 
     return sorted(names, key=lambda name: (-weight(name), name))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from ..compute.lazy import cached_property
 from ..compute.op_names import folded_paths, matching, scopes
 from .matching import Matching
 
+_SEPARATOR = "\0"
 _ARRAY = re.compile(r"^(\w+)\[([\d,<= ]*)\]")
 
 
@@ -78,10 +80,8 @@ class Differences:
     def in_scopes(self, chosen: Iterable[str]) -> Mask:
         """Return which buffers belong to one of these scopes, in which layers are folded, or to one inside."""
         codes, names = self.text("op_name")
-        scope = scopes(names, fold=True)
-        found = np.zeros(len(names), bool)
-        for prefix in chosen:
-            found |= _bools(pc.or_(pc.equal(scope, prefix), pc.starts_with(scope, f"{prefix}/")))
+        is_inside = _Scopes(chosen).contain
+        found = np.fromiter((is_inside(scope) for scope in scopes(names, fold=True).to_pylist()), bool, len(names))
         result: Mask = take(found, codes) > 0
         return result
 
@@ -101,8 +101,23 @@ class Differences:
         return ShapePairs(self.table["shape_a"], self.table["shape_b"], np.abs(self.change))
 
 
-def _bools(array: pa.Array) -> Mask:
-    return np.asarray(pc.fill_null(array, False).to_numpy(zero_copy_only=False), bool)
+class _Scopes:
+    """Scopes that are looked up by what they contain."""
+
+    def __init__(self, chosen: Iterable[str]) -> None:
+        # With a separator that sorts before all other characters, what a scope contains follows it.
+        self._outermost: list[str] = []
+        for scope in sorted(f"{scope.replace('/', _SEPARATOR)}{_SEPARATOR}" for scope in chosen):
+            if not self._outermost or not scope.startswith(self._outermost[-1]):
+                self._outermost.append(scope)
+
+    def contain(self, path: str | None) -> bool:
+        """Return whether a path is one of the scopes, or inside of one."""
+        if path is None:
+            return False
+        path = f"{path.replace('/', _SEPARATOR)}{_SEPARATOR}"
+        i = bisect_right(self._outermost, path)
+        return i > 0 and path.startswith(self._outermost[i - 1])
 
 
 def text_matches(texts: pa.Array, codes: Ints, pattern: str) -> Mask:

@@ -33,6 +33,8 @@ MAX_OTHERS = 0.1
 """Maximum share of collectives that are new or gone in programs that are sharded alike."""
 MIN_EXCESS = 4
 """A replacement must be this many times as frequent as its reverse."""
+MAX_BASES, MAX_EDITS = 1000, 64
+"""Maximum number of dimensions that replaced ones of the same ratio may be multiples of, and of edits of a kind."""
 
 COLLECTIVES = r"^(?:all|collective|ragged-all|reduce-scatter)(?:-[a-z]+)*$"
 GROUPS = r"replica_groups=(?:mesh\[(?P<mesh>[^\]]*)\]|(?P<list>\{\{[\d,{}]*\}\})|\[(?P<n>\d+),(?P<size>\d+)\])"
@@ -333,12 +335,19 @@ def dimensions(c: Context) -> Iterator[Edit]:
     of_ratio: dict[Fraction, tuple[int, int]] = {}
     for pair in sorted(in_arguments, key=lambda k: -tally[k]):
         of_ratio.setdefault(Fraction(*pair), pair)
+    of_square: dict[Fraction, tuple[int, int]] = {}
+    for ratio, pair in of_ratio.items():
+        of_square.setdefault(ratio * ratio, pair)
     bases: Tally = Counter()
+    bases_of_ratio: defaultdict[Fraction, list[tuple[int, int]]] = defaultdict(list)
     # XLA may split a dimension into small ones: few shapes have those.
     for pair in sorted(tally, key=lambda k: (k not in in_arguments, 2 * shapes_with[k] < most[Fraction(*k)], k)):
         ratio = Fraction(*pair)
-        same = of_ratio.get(ratio) or next((b for r, b in of_ratio.items() if r * r == ratio), None)
-        base = same or next((k for k in bases if Fraction(*k) == ratio and pair[0] % k[0] == 0), pair)
+        same = of_ratio.get(ratio) or of_square.get(ratio)
+        known = bases_of_ratio[ratio]
+        base = same or next((k for k in known[:MAX_BASES] if pair[0] % k[0] == 0), pair)
+        if base not in bases:
+            bases_of_ratio[Fraction(*base)].append(base)
         bases[base] += tally[pair]
     each = " on each device" if max(side.devices for side in _collectives(c)) > 1 else ""
     for before, after in _frequent(bases, MIN_SHARE * c.matched_bytes, in_arguments):
@@ -356,7 +365,7 @@ def _frequent(tally: Tally, least: float, in_arguments: Container[tuple[Any, Any
         is_common = size >= least and size >= MIN_EXCESS * tally[after, before]
         if is_common or (before, after) in in_arguments:
             chosen.append((before, after))
-    return chosen
+    return chosen[:MAX_EDITS]
 
 
 def _as_in(argument: str | None) -> str:

@@ -21,7 +21,7 @@ from .op_names import BACKWARD_NAME, END, scopes
 from .origins import has_opcode, operands_of, origins, uses_of
 from .program import distinct_rows
 from .uses import use_steps
-from .what_if import WhatIf
+from .what_if import WhatIf, largest_groups
 
 NO_PHASE, FORWARD, BACKWARD, RECOMPUTE = range(4)
 """Phases of a training step, as JAX's transformations name them in an op_name. TensorFlow names the backward pass."""
@@ -224,7 +224,8 @@ class Activations:
         """The loops of the forward pass whose results the backward pass reads."""
         results = np.flatnonzero(self.has_opcode("while") & self.is_kept)
         instruction = self.p.names[0][results]
-        found = [self._stacks(results[instruction == code]) for code in np.unique(instruction)]
+        largest = largest_groups(instruction, self.p.extent[results])
+        found = [self._stacks(results[instruction == code]) for code in largest]
         return [s for s in found if s is not None]
 
     def _stacks(self, results: Ints) -> Stacks | None:
@@ -280,18 +281,22 @@ class Activations:
         return encoded(pa.chunked_array([pc.struct_field(layers, "layer")]))
 
     @cached_property
+    def _family_of_layer(self) -> tuple[Ints, pa.Array]:
+        """Codes and dictionary of the family of each layer."""
+        return encoded(pa.chunked_array([scopes_folded(self._layer_of_name[1])]))
+
+    @cached_property
     def layers(self) -> list[Layers]:
         """The kept activations that are no stacks, by family of layers."""
         stacked = np.zeros(len(self.p.owner), bool)
         for stacks in self.stacks:
             stacked |= stacks.members
         values = np.flatnonzero(self.is_kept & ~stacked)
-        codes, names = self._layer_of_name
-        layer = take(codes, self.op_codes[values])
-        folded, families = encoded(pa.chunked_array([scopes_folded(names)]))
+        layer = take(self._layer_of_name[0], self.op_codes[values])
+        folded, families = self._family_of_layer
         family = take(folded, layer)
-        texts = families.to_pylist()
-        found = [Layers(texts[f], values[family == f], layer[family == f]) for f in np.unique(family[family >= 0])]
+        largest = largest_groups(family, self.p.extent[values]).tolist()
+        found = [Layers(families[f].as_py(), values[family == f], layer[family == f]) for f in largest]
         return [*found, *self._repeated(values[family < 0])]
 
     def _repeated(self, values: Ints) -> Iterator[Layers]:
@@ -365,9 +370,14 @@ class Activations:
         if layers.function is not None:
             frame = take(ints(origins(self.p).names.table, "stack_frame"), rows)
             return len(np.intersect1d(frame, layers.function.frames))
+        return int(np.isin(self._layer_of_instruction[rows], layers.layer).sum()) / max(1, layers.n_layers)
+
+    @cached_property
+    def _layer_of_instruction(self) -> Ints:
+        """The code of the layer of each row of `instructions` by its own name, -1 for none."""
         codes, names = self.p.printed_op_names
-        of_name = take(self._layer_of_name[0], match_dictionaries(pc.cast(names, pa.string()), self.op_names))
-        return int(np.isin(take(of_name, codes[rows]), layers.layer).sum()) / max(1, layers.n_layers)
+        matched = match_dictionaries(pc.cast(names, pa.string()), self.op_names)
+        return take(take(self._layer_of_name[0], matched), codes)
 
     @cached_property
     def is_forward_product(self) -> Mask:
@@ -391,9 +401,8 @@ class Activations:
             frame = take(ints(origins(self.p).names.table, "stack_frame"), user)
             is_outside = (frame >= 0) & ~np.isin(frame, layers.function.frames)
         else:
-            codes, names = self.p.printed_op_names
-            codes, matched = take(codes, user), match_dictionaries(pc.cast(names, pa.string()), self.op_names)
-            is_outside = (codes >= 0) & (take(take(self._layer_of_name[0], matched), codes) != own[value])
+            is_named = take(self.p.printed_op_names[0], user) >= 0
+            is_outside = is_named & (self._layer_of_instruction[user] != own[value])
         found = np.zeros(len(own), bool)
         found[value[is_outside]] = True
         return found
@@ -437,10 +446,10 @@ class Activations:
 
     def _is_family(self, family: str, values: Mask) -> bool:
         """Return whether some of these values belong to a family of layers."""
-        codes, names = self._layer_of_name
-        folded, families = encoded(pa.chunked_array([scopes_folded(names)]))
-        found = take(folded, take(codes, self.op_codes[values]))
-        return family in pc.take(families, arrow_array(np.unique(found[found >= 0]))).to_pylist()
+        folded, families = self._family_of_layer
+        code = pc.index(families, family).as_py()
+        found = take(folded, take(self._layer_of_name[0], self.op_codes[values]))
+        return code >= 0 and bool((found == code).any())
 
     # -- names -----------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -125,8 +126,7 @@ def enough_alone(rows: list[dict[str, Any]], plan: Plan | None) -> list[dict[str
 
 def _ranked(w: WhatIf) -> list[Intervention]:
     activations = Activations(w)
-    found = [i for rule in _OF_BUFFERS for i in rule(w)]
-    found += [i for activation_rule in _OF_ACTIVATIONS for i in activation_rule(activations)]
+    found = chain(*(rule(w) for rule in _OF_BUFFERS), *(rule(activations) for rule in _OF_ACTIVATIONS))
     worth = [_limited(w, i) for i in found if i.upper >= max(MIN_SHARE * w.total, 1) and len(i.values)]
     return sorted(worth, key=lambda i: -(max(i.lower, 0) + i.upper))
 
@@ -147,23 +147,41 @@ def _chosen(w: WhatIf, found: list[Intervention], needed: int) -> list[int]:
     """
     chosen: list[int] = []
     taken = np.zeros(len(w.p.owner), bool)
+    together = _Together(w)
     for i in sorted((i for i in range(len(found)) if found[i].lower > 0), key=lambda i: -found[i].lower):
-        if saved_together(w, [found[c] for c in chosen]) >= needed:
+        if together.saved >= needed:
             break
         if not taken[found[i].values].any():
             chosen.append(i)
             taken[found[i].values] = True
+            together.add(found[i])
     return chosen
 
 
 def saved_together(w: WhatIf, chosen: list[Intervention]) -> int:
     """Return a lower bound of what these interventions save together."""
-    if not chosen:
-        return 0
-    levels = np.sum([i.change.levels for i in chosen], axis=0)
-    together = w.saved(Change(sum(i.change.fixed for i in chosen), levels))
-    alone = sum(w.saved(i.change) for i in chosen)
-    return sum(i.lower for i in chosen) - max(0, alone - together)
+    together = _Together(w)
+    for i in chosen:
+        together.add(i)
+    return together.saved
+
+
+class _Together:
+    """Interventions, with a lower bound of what they save together."""
+
+    def __init__(self, w: WhatIf) -> None:
+        self._w, self._change = w, Change(0, np.zeros(1, np.int64))
+        self._n = self._alone = self._lower = 0
+
+    def add(self, i: Intervention) -> None:
+        self._n += 1
+        self._change = Change(self._change.fixed + i.change.fixed, self._change.levels + i.change.levels)
+        self._alone += self._w.saved(i.change)
+        self._lower += i.lower
+
+    @property
+    def saved(self) -> int:
+        return self._lower - max(0, self._alone - self._w.saved(self._change)) if self._n else 0
 
 
 # -- the table -----------------------------------------------------------------------------------

@@ -12,13 +12,13 @@ import pyarrow as pa
 from .. import kernels as pc
 from .aliasing import matched
 from .buffer_names import phases_of_values
-from .columns import Ints, Mask, arrow_array, encoded, take, take_text
+from .columns import Ints, Mask, arrow_array, encoded, flags_of, take, take_text
 from .layout import DONATED, LIVE_OUT, TEMP
 from .op_names import END, PHASES
 from .origins import MAX_ROUNDS, has_opcode, index_codes, operands_of, origins, uses_of
 from .program import Program, distinct_rows
 from .uses import use_steps
-from .what_if import Change, WhatIf
+from .what_if import Change, WhatIf, largest_groups
 
 Kind = Literal[
     "donate", "shape", "dtype", "recompute", "offload", "scan", "loss", "attention", "batch", "slots", "collective",
@@ -96,7 +96,7 @@ def donations(w: WhatIf) -> Iterator[Intervention]:
     number, roots = parameters.number[found], argument_names(w, value, parameters.number[found])
     safe = _written_last(w, value, output)
     codes, names = encoded(pa.chunked_array([roots]))
-    for code in np.unique(codes):
+    for code in largest_groups(codes, p.extent[value]):
         rows = np.flatnonzero(codes == code)
         name, first = names[int(code)].as_py(), int(number[rows].min())
         donation = _donation(w, name, first, value[rows], output[rows], safe[rows])
@@ -152,7 +152,7 @@ def narrower_arguments(w: WhatIf) -> Iterator[Intervention]:
     found = np.flatnonzero(wide.to_numpy(zero_copy_only=False) & w.in_memory[parameters.allocation])
     names = argument_names(w, parameters.value[found], parameters.number[found])
     codes, roots = encoded(pa.chunked_array([names]))
-    for code in np.unique(codes):
+    for code in largest_groups(codes, p.extent[parameters.value[found]]):
         rows = found[codes == code]
         output = outputs.value[match.output[rows][match.output[rows] >= 0]]
         number = int(parameters.number[rows].min())
@@ -338,9 +338,9 @@ def _shape(w: WhatIf, shape: str, values: Ints, padding: Ints, counts: Mask) -> 
 
 def small_slots(w: WhatIf) -> Iterator[Intervention]:
     """Use fewer small buffers, of which each keeps a cell of the arena for itself."""
-    p = w.p
+    p, owner = w.p, w.p.owner[w.rows]
     for arena in np.flatnonzero((p.category == TEMP) & w.in_memory).tolist():
-        rows = w.rows[p.owner[w.rows] == arena]
+        rows = w.rows[slice(*np.searchsorted(owner, (arena, arena + 1)))]
         offsets = np.unique(p.offset[rows])
         if len(offsets) < 2:
             continue
@@ -384,10 +384,9 @@ def collectives(w: WhatIf) -> Iterator[Intervention]:
     codes, names = encoded(w.p.tables["instructions"]["opcode"])
     is_collective = _is_match(names, _COLLECTIVES)
     opcode = take(codes, w.p.instruction_row)
-    for code in np.flatnonzero(is_collective).tolist():
-        members = w.in_arena & (opcode == code)
-        if members[w.at_peak].any():
-            yield _collective(w, names[code].as_py(), members)
+    at_peak = np.where(flags_of(is_collective, opcode) & w.at_peak, opcode, -1)
+    for code in largest_groups(at_peak, w.p.extent).tolist():
+        yield _collective(w, names[code].as_py(), w.in_arena & (opcode == code))
 
 
 def _collective(w: WhatIf, opcode: str, members: Mask) -> Intervention:

@@ -17,7 +17,8 @@ from .columns import Ints, Mask, encoded, ints
 from .interventions import NARROWER, Confidence, Intervention, Kind, argument_names, largest_first
 from .layout import DONATED, LIVE_OUT, MAX_TOTAL_BYTES, PARAMETER, TEMP
 from .op_names import matching
-from .what_if import Change, WhatIf
+from .program import distinct_rows
+from .what_if import Change, WhatIf, largest_groups
 
 LOOP_LOWER, LOOP_UPPER = 0.7, 1.05
 LAYER_LOWER, LAYER_UPPER = 0.7, 1.05
@@ -234,19 +235,21 @@ def _batches(a: Activations) -> list[Batch]:
     value = p.representative[parameters]
     number = ints(p.allocations, "parameter_number")[parameters]
     codes, names = encoded(pa.chunked_array([argument_names(a.w, value, number)]))
-    sliced = _is_sliced(a, value)
-    shared = [_shared_size(a.dimensions[value[codes == code]], sliced[codes == code]) for code in range(len(names))]
-    state = [bool(a.is_state[value[codes == code]].any()) for code in range(len(names))]
+    sliced, trips = _is_sliced(a, value), set(trip_counts_of(p))
+    order = np.argsort(codes, kind="stable")
+    arguments = np.split(order, np.searchsorted(codes[order], np.arange(1, len(names)))) if len(names) else []
+    shared = [_shared_size(a.dimensions[value[rows]], sliced[rows]) for rows in arguments]
+    state = [bool(a.is_state[value[rows]].any()) for rows in arguments]
     found = []
-    for code, name in enumerate(names.to_pylist()):
-        members = value[codes == code]
+    for code in largest_groups(codes, p.extent[value]).tolist():
+        name, members = names[code].as_py(), value[codes == code]
         # Without a backward pass, what loops read slice by slice are weights and caches: the batch is elsewhere.
         excluded = state[code] if a.is_training else bool(sliced[codes == code].any())
         size = 0 if excluded else shared[code]
         ambiguous = bool(size) and not a.is_training and _is_ambiguous(a.dimensions[value], codes, code, shared, state)
         if size and not ambiguous and not _is_of_features(a, size):
             weights = a.is_state[value] & ~sliced & (a.dimensions[value, 0] == size) & (a.dimensions[value, 2] > 0)
-            is_shared = a.is_training and bool(weights.any()) and size not in trip_counts_of(p)
+            is_shared = a.is_training and bool(weights.any()) and size not in trips
             first, values = int(number[codes == code].min()), _whole_arrays(a, size, members)
             found.append(Batch(name, first, size, values, is_shared))
     return found
@@ -268,13 +271,16 @@ def _is_sliced(a: Activations, values: Ints) -> Mask:
 
 def _are_like_elements(a: Activations, values: Ints, stacks: list[Stacks]) -> Mask:
     """Return which arrays have the first dimensions of what each iteration keeps, such as tokens and labels."""
-    dimensions, row = np.unique(a.dimensions[values], axis=0, return_inverse=True)
-    kept = [np.pad(a.dimensions[s.values, 1:], ((0, 0), (0, 1))) for s in stacks]
+    dimensions = a.dimensions[values]
+    elements = np.concatenate([dimensions[:0], *(np.pad(a.dimensions[s.values, 1:], ((0, 0), (0, 1))) for s in stacks)])
     found = np.zeros(len(dimensions), bool)
-    for element in np.unique(np.concatenate([dimensions[:0], *kept]), axis=0):
-        same = (dimensions == element) | (dimensions == 0)
-        found |= (dimensions[:, 0] > 0) & same.all(axis=1)
-    return found[row.reshape(-1)]
+    known, pattern = np.unique(dimensions > 0, axis=0, return_inverse=True)
+    for i, compared in enumerate(known):
+        rows = np.flatnonzero(pattern.reshape(-1) == i)
+        both = np.concatenate([elements * compared, dimensions[rows]])
+        code = distinct_rows(*both.T)
+        found[rows] = compared[0] & np.isin(code[len(elements) :], code[: len(elements)])
+    return found
 
 
 def _shared_size(dimensions: Ints, sliced: Mask) -> int:

@@ -13,6 +13,21 @@ from .layout import LIVE_OUT, TEMP, TEMP_IN_OUTPUT
 from .program import Program
 from .requirement import must_fit
 
+MAX_GROUPS = 256
+"""Maximum number of arguments, loops or families of layers for which an intervention is estimated.
+
+Each estimate takes time for the whole program. The others are smaller than one in 256, and save next to nothing.
+"""
+
+
+def largest_groups(codes: Ints, sizes: Ints) -> Ints:
+    """Return the groups (-1 is none) of most bytes, at most MAX_GROUPS of them, in ascending order."""
+    codes, sizes = codes[codes >= 0], sizes[codes >= 0]
+    groups, total = np.unique(codes), np.bincount(codes, sizes)
+    if len(groups) > MAX_GROUPS:
+        groups = np.sort(groups[np.argsort(-total[groups], kind="stable")[:MAX_GROUPS]])
+    return groups
+
 
 class Change(NamedTuple):
     """What an intervention changes, in bytes."""

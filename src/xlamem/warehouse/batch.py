@@ -118,4 +118,29 @@ class Batch:
         if isinstance(fields["files"], tuple):
             names = File.__dataclass_fields__
             fields["files"] = tuple(File(**{k: v for k, v in file.items() if k in names}) for file in fields["files"])
+            for file in fields["files"]:
+                _check(vars(file), _TYPES_OF_FILE)
+        _check(fields, _TYPES)
         return cls(**fields)
+
+
+_TYPES_OF_FILE = {"table": str, "path": str, "rows": int, "bytes": int, "columns": int}
+_TYPES = {
+    **dict.fromkeys(("name", "tool_version", "run_id"), str),
+    **dict.fromkeys(("schema_version", "merged_bytes"), int),
+    **dict.fromkeys(("dumps", "quarantined", "tables", "system", "runs", "merges"), Sequence),
+    **dict.fromkeys(("attempts", "places", "labels", "run_labels", "hosts"), dict),
+}
+
+
+def _check(fields: Mapping[str, Any], types: Mapping[str, type]) -> None:
+    """Raise TypeError or ValueError if a damaged entry has other values in these fields, which are used later."""
+    for name in fields.keys() & types.keys():
+        value, wanted = fields[name], types[name]
+        has_type = isinstance(value, wanted) and not (wanted is Sequence and isinstance(value, str))
+        if not has_type:
+            raise TypeError(f"{name} is {value!r:.80}")
+        if wanted is int and not 0 <= value < 1 << 63:
+            raise ValueError(f"{name} is {value!r:.80}")
+        if wanted is not int and not isinstance(value, Lazy):
+            "".join(value).encode()  # half a character cannot be written

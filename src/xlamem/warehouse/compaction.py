@@ -176,11 +176,15 @@ def _merged(storage: Storage, batches: list[Batch], run_id: str) -> Batch:
         bloom_filters=dict.fromkeys(_large_tables(batches), sum(len(batch.dumps) for batch in batches)),
     )  # fmt: skip
     order = _order(storage, batches)
-    for table in schema.WAREHOUSE:
-        files = [file for batch in batches for file in batch.table_files(table)]
-        for rows in _sorted_rows(storage, table, files, order):
-            writer.add(table, rows)
-        writer.flush(table)
+    try:
+        for table in schema.WAREHOUSE:
+            files = [file for batch in batches for file in batch.table_files(table)]
+            for rows in _sorted_rows(storage, table, files, order):
+                writer.add(table, rows)
+            writer.flush(table)
+    except BaseException:
+        writer.abandon()
+        raise
     size = sum(batch.merged_bytes or sum(file.bytes for file in batch.files) for batch in batches)
     return replace(
         batches[0],
@@ -276,7 +280,10 @@ def _read_groups(storage: Storage, table: str, file: File) -> Iterator[pa.Table]
     spec = schema.WAREHOUSE[table].arrow
     encoded = [field.name for field in spec if pa.types.is_dictionary(field.type)]
     path = storage.path(file.path)
-    with pq.ParquetFile(path, filesystem=storage.system, read_dictionary=encoded) as parquet:
+    with (
+        storage.parquet_errors(file.path),
+        pq.ParquetFile(path, filesystem=storage.system, read_dictionary=encoded) as parquet,
+    ):
         for i in range(parquet.num_row_groups):
             yield with_current_columns(parquet.read_row_group(i), spec)
 
@@ -284,5 +291,6 @@ def _read_groups(storage: Storage, table: str, file: File) -> Iterator[pa.Table]
 def _encoded_bytes(storage: Storage, file: File) -> int:
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(storage.path(file.path), filesystem=storage.system) as parquet:
+    path = storage.path(file.path)
+    with storage.parquet_errors(file.path), pq.ParquetFile(path, filesystem=storage.system) as parquet:
         return sum(parquet.metadata.row_group(i).total_byte_size for i in range(parquet.num_row_groups))

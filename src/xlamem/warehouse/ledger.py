@@ -47,7 +47,10 @@ class Ledger:
         """Read the entries that were added since the last call."""
         while (data := self.storage.read(name := entry_name(self.state.number + 1))) is not None:
             with self.storage.damage_errors(name, "an entry of the ledger"):
-                self._apply(json.loads(data))
+                entry = json.loads(data)
+                if entry["number"] != self.state.number + 1:  # later entries would be skipped
+                    raise ValueError(f"its number is {entry['number']!r:.80}")
+                self._apply(entry)
         return self.state
 
     def commit(

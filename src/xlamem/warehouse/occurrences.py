@@ -85,7 +85,7 @@ def recorded_occurrences(storage: Storage, state: State, labels: Mapping[str, st
         runs = pa.array([run for run, found in batch.run_labels.items() if found == labels], pa.string())
         for file in batch.table_files("occurrences"):
             path = storage.path(file.path)
-            with pq.ParquetFile(path, filesystem=storage.system) as parquet:
+            with storage.parquet_errors(file.path), pq.ParquetFile(path, filesystem=storage.system) as parquet:
                 rows = parquet.read([*KEY, "run_id"])
             yield pc.filter(rows, pc.is_in(rows["run_id"], runs)) if batch.run_labels else rows
 
@@ -102,7 +102,8 @@ def read_occurrences(storage: Storage, files: Iterable[File]) -> pa.Table:
 
     tables = []
     for file in files:
-        with pq.ParquetFile(storage.path(file.path), filesystem=storage.system) as parquet:
+        path = storage.path(file.path)
+        with storage.parquet_errors(file.path), pq.ParquetFile(path, filesystem=storage.system) as parquet:
             tables.append(parquet.read())
     return pa.concat_tables(tables)
 

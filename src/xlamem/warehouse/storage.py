@@ -142,6 +142,14 @@ class Storage:
         except (ValueError, KeyError, TypeError) as error:
             raise DumpError(self.uri_of(name), f"{expected} ({type(error).__name__}: {error})") from error
 
+    @contextmanager
+    def parquet_errors(self, name: str) -> Iterator[None]:
+        """Raise DumpError instead of what a damaged Parquet file raises."""
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            raise DumpError(self.uri_of(name), f"a Parquet file ({str(error).partition(chr(10))[0]})") from error
+
     def staged(self, name: str) -> str:
         """Return a new name for a file that is written now and published later; `name` if it cannot be renamed."""
         return _temporary_name(name) if self.local else name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -53,6 +54,9 @@ class Message:
     memory_space: str | None = None
     buffer: Row | None = None
     """The buffer that is being read."""
+    _counts: Counter[str] = field(default_factory=Counter)
+    """Number of buffers in each list, among the first `_n_counted` ones."""
+    _n_counted: int = 0
 
     pending: list[tuple[int, str]] = field(default_factory=list)
     """Unknown lines since the last known line; they belong to the message only if a known line follows."""
@@ -95,11 +99,18 @@ class Message:
         self.close_buffer(False)
         row = dict.fromkeys(TABLES["buffers"].names)
         if ordinal is None:
-            ordinal = 1 + sum(b["list"] == self.buffer_list for b in self.buffers)
+            ordinal = self._next_ordinal()
         row.update(list=self.buffer_list, ordinal=ordinal, memory_space=self.memory_space, complete=False)
         row.update(size_text=size, size_bytes=size_of(size))
         self.buffer = row
         return True
+
+    def _next_ordinal(self) -> int:
+        """Return one more than the number of buffers in the current list."""
+        for row in self.buffers[self._n_counted :]:
+            self._counts[row["list"]] += 1
+        self._n_counted = len(self.buffers)
+        return 1 + self._counts[self.buffer_list]
 
     def close_buffer(self, complete: bool) -> None:
         if self.buffer is None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 
 from ...input.files import Buffer
 from ...input.logs import split_line
@@ -66,10 +68,53 @@ def find_messages(data: Buffer) -> list[Message]:
     return _Scanner(data).run()
 
 
+class _OpenMessages:
+    """The messages that are being read. Each line looks for its own, and a log of a pod has thousands of them.
+
+    A message that no longer qualifies stays in a list until it is the last one: it never qualifies again.
+    """
+
+    def __init__(self) -> None:
+        self._all: dict[Message, None] = {}
+        self._by_stream: defaultdict[tuple[str | None, str | None], list[Message]] = defaultdict(list)
+        self._by_label: defaultdict[str | None, list[Message]] = defaultdict(list)
+        self._bare: list[Message] = []
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, message: Message) -> None:
+        self._all[message] = None
+        for messages in self._by_stream[message.label, message.thread], self._by_label[message.label], self._bare:
+            messages.append(message)
+
+    def remove(self, message: Message) -> None:
+        del self._all[message]
+
+    def of_stream(self, label: str | None, thread: str | None) -> Message | None:
+        """Return the latest message with this label and thread."""
+        return self._last(self._by_stream.get((label, thread), []), lambda m: True)
+
+    def without_thread(self, label: str | None) -> Message | None:
+        """Return the latest message whose lines need not repeat its thread, nor its label if this line has none."""
+        found = [self._last(self._by_label.get(label, []), lambda m: not m.threaded)]
+        if label is None:
+            found.append(self._last(self._bare, lambda m: not m.labelled and not m.threaded))
+        return max((m for m in found if m is not None), key=lambda m: m.line, default=None)
+
+    def _last(self, messages: list[Message], qualifies: Callable[[Message], bool]) -> Message | None:
+        while messages and not (messages[-1] in self._all and qualifies(messages[-1])):
+            messages.pop()
+        return messages[-1] if messages else None
+
+
 class _Scanner:
     def __init__(self, data: Buffer) -> None:
         self._data = data
-        self._open: list[Message] = []
+        self._open = _OpenMessages()
         self._finished: list[Message] = []
 
     def run(self) -> list[Message]:
@@ -148,7 +193,7 @@ class _Scanner:
             return
         if owner and (owner.label, owner.thread) == (label, thread):
             self._finish(owner)
-        self._open.append(message)
+        self._open.add(message)
         for line in rest:
             feed(message, number, line)
         if is_folded:
@@ -160,17 +205,8 @@ class _Scanner:
         This is the message with the same label and thread, or else the latest one whose lines need not repeat the
         prefix that this line lacks: often only the first line of a message has a prefix.
         """
-        for message in reversed(self._open):
-            if message.label == label and message.thread == thread:
-                return message
-        if thread is not None:
-            return None
-        for message in reversed(self._open):
-            if message.label == label and not message.threaded:
-                return message
-            if label is None and not message.labelled and not message.threaded:
-                return message
-        return None
+        found = self._open.of_stream(label, thread)
+        return self._open.without_thread(label) if found is None and thread is None else found
 
     def _offer(self, owner: Message, number: int, label: str | None, thread: str | None, text: str) -> bool:
         """Add a line to a message if it matches; finish the message if too many lines did not."""
