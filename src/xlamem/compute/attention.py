@@ -41,7 +41,7 @@ def attention_by_parts(a: Activations) -> Iterator[Intervention]:
         "where f gets queries, keys and values of a part. A kernel for flash attention keeps no "
         f"matrix of {length:,} by {length:,} at all."
     )
-    bounds = int(ATTENTION_LOWER * estimate), with_vmem(a.w, int(ATTENTION_UPPER * best))
+    bounds = int(ATTENTION_LOWER * estimate), with_vmem(a.w, int(ATTENTION_UPPER * best) + a.w.lost)
     yield of_values(a, "attention", np.flatnonzero(members & a.w.at_peak), Change(0, in_flight - only), bounds, text)
 
 

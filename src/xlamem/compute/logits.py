@@ -50,7 +50,7 @@ def chunked_losses(a: Activations) -> Iterator[Intervention]:
     if estimate <= 0:
         return
     best = Change(0, -only + only // logits.chunks)
-    bounds = int(LOSS_LOWER * estimate), with_vmem(a.w, int(LOSS_UPPER * a.w.saved(best)))
+    bounds = int(LOSS_LOWER * estimate), with_vmem(a.w, int(LOSS_UPPER * a.w.saved(best)) + a.w.lost)
     text = (
         f"Compute logits and loss in {logits.chunks} chunks, so that only the logits of one chunk exist at a time: "
         f"jax.lax.map over jax.checkpoint(f), where f computes both for {logits.size // logits.chunks:,} of the "

@@ -59,6 +59,11 @@ class WhatIf:
         self.at_peak: Mask = self.in_arena & (self.start <= self.peak_step) & (self.end >= self.peak_step)
 
     @property
+    def lost(self) -> int:
+        """Bytes of the temp allocations that no value covers at the peak: packing large values loses most."""
+        return max(0, self.arena_bytes - self.peak)
+
+    @property
     def none(self) -> Ints:
         """No change at any step."""
         return np.zeros(len(self.levels), np.int64)
