@@ -224,6 +224,27 @@ def test_pairs_of_samples_fall_to_a_quarter(is_training: bool, views: int, make:
         assert row["lower"] <= half
 
 
+@pytest.mark.parametrize("is_training", [False, True])
+def test_weights_and_activations_are_no_pairs_of_samples(is_training: bool, make: Make) -> None:
+    """Weights of 512 by 1024 that are converted for a batch of 8 do not shrink; what 256 tokens have falls to half."""
+    name = f"jit(f)/{'jvp()/' * is_training}dot_general"
+    tokens = [Buffer("h", "f32[2048,64]", (0, 7), name), Buffer("g", "f32[8,8]", (7, 8), "jit(f)/transpose(jvp())/mul")]
+    weights = [Buffer("w", "f32[512,1024]", (0, 7), "jit(f)/mul"), Buffer("h", "f32[8,900]", (0, 7), name)]
+    (row,) = advice(program(make, [argument("x", "f32[8,256]", 0), *(tokens if is_training else weights)]), "batch")
+    half = 8 * 256 * 4 // 2 + (2048 * 64 if is_training else 8 * 900) * 4 // 2
+    assert row["lower"] <= half <= row["upper"] < 1.3 * half
+
+
+def test_nodes_and_edges(make: Make) -> None:
+    """Of two batches, that of which most bytes are known to depend is halved: most activations have the edges first."""
+    nodes = Buffer("h", "f32[64,32]", (0, 7), "jit(f)/jvp()/add")
+    edges = Buffer("m", "f32[512,32]", (0, 7), "jit(f)/jvp()/gather")
+    gradient = Buffer("g", "f32[512,32]", (6, 8), "jit(f)/transpose(jvp())/mul")
+    arguments = [argument("x", "f32[64,32]", 0), argument("source", "s32[512]", 1)]
+    (row,) = advice(program(make, [*arguments, nodes, edges, gradient]), "batch")
+    assert row["action"].startswith("Halve the batch of `source` (512 to 256).")
+
+
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])
 def test_arguments_and_outputs_halve_as_well(platform: str, make: Make) -> None:
     """They are larger than the temporaries, which alone limit what moves to VMEM."""

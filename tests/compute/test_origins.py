@@ -234,6 +234,17 @@ def test_an_element_that_a_loop_changes(root: str, wanted: str, make: Callable[.
     assert (found["op_name"], found["origin"]) == (wanted, "hlo")
 
 
+@pytest.mark.parametrize("operands", ["%zeros, %g.0", "%g.0, %zeros"])
+def test_initial_zeros_in_the_body_of_a_loop(operands: str, make: Callable[..., Path]) -> None:
+    """XLA selects them in the first iteration, without a name; the buffer is what the loop passes on."""
+    zeros = f"  %zeros = f32[2] broadcast(%zero)\n  %c = f32[2] select(%is_first, {operands})"
+    text = attacks.hlo(LOOP.replace("  %c = f32[2] copy(%g.0)", zeros).replace("ROOT)", "%new, %g.1)"))
+    selected = record(1, "c", f"f32[2] select(%is_first, {operands})")
+    members = attacks.dump([value(1, "c")], records=[selected], ranges=["c{}:0-3"], hlo=text)
+    found = xlamem.buffer(xlamem.read(make(members)), 1).value
+    assert (found["op_name"], found["origin"]) == ("jit(f)/while/body/add", "hlo")
+
+
 def test_a_computation_that_is_called_twice(make: Callable[..., Path]) -> None:
     """Its parameter has the name of what the first call passes."""
     called = "%body (p: f32[2]) -> f32[2] {\n  %p = f32[2] parameter(0)\n  ROOT %c = f32[2] copy(%p)\n}\n"

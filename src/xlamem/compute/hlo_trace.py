@@ -76,6 +76,7 @@ class HloTrace:
         self._is_branching = has("^conditional$")
         self._calls_root = has("^(?:fusion|call|async-start|while)$") | (is_moving & (body.called >= 0))
         self._update = has("^dynamic-update-slice$")
+        self._select, self._is_filled = has("^select$"), has("^(?:broadcast|constant)$")
         self._copy_done = has("^(?:copy-done|async-done|async-update)$")
         self._copy_start = has("^copy-start$")
         self._keeps_element = has(COLLECTIVE)
@@ -174,6 +175,12 @@ class HloTrace:
         named = take(self._operand_element, item)
         return take(body.operand_row, item), np.where(named >= 0, named, elements)
 
+    def _selected(self, rows: Ints, elements: Ints) -> Position:
+        """Return the operand of selections that is no broadcast: XLA puts the initial zeros of a loop into its body."""
+        first = np.zeros(len(rows), np.int64)
+        if_true, _ = self._operand(rows, first + 1, elements)
+        return self._operand(rows, first + 1 + (take(self._is_filled, if_true) > 0), elements)
+
     @cached_property
     def _operand_element(self) -> Ints:
         return first_numbers(self.body.text("operand_index"))
@@ -216,6 +223,7 @@ class HloTrace:
             (self._copy_done[rows], self._operand(rows, first, done)),
             (keeps, self._operand(rows, done, none)),
             (self._forwards[rows], self._operand(rows, first, elements)),
+            (self._select[rows], self._selected(rows, elements)),
         ]
         conditions = [condition for condition, _ in choices]
         return (

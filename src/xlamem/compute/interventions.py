@@ -400,8 +400,19 @@ def _collective(w: WhatIf, opcode: str, members: Mask) -> Intervention:
     }.get(what, "Split the array, so that less of it is in flight.")
     text = f"The results of {what} take memory at the peak. {how}"
     values = np.flatnonzero(members & w.at_peak)
-    lower = min(0, -int(MARGIN * w.peak))
-    return Intervention("collective", largest_first(w, values), change, lower, w.saved(change), "try", text)
+    lower, upper = min(0, -int(MARGIN * w.peak)), w.saved(Change(0, -w.only(members | _like_gathered(w, members))))
+    return Intervention("collective", largest_first(w, values), change, lower, upper, "try", text)
+
+
+def _like_gathered(w: WhatIf, members: Mask) -> Mask:
+    """Return which temporaries have the dimensions of weights among these: their gradients are gathered as well."""
+    p = w.p
+    codes, names = encoded(p.tables["values"]["shape"])
+    dimensions = pc.struct_field(pc.extract_regex(pc.cast(names, pa.string()), r"^\w+\[(?P<n>[\d,]+)\]"), "n")
+    dimension = take(encoded(pa.chunked_array([dimensions]))[0], codes)
+    weights = members & w.at_peak & (origins(p).argument >= 0) & (dimension >= 0)
+    alike: Mask = w.in_arena & np.isin(dimension, dimension[weights])
+    return alike
 
 
 def unread_elements(w: WhatIf) -> Iterator[Intervention]:

@@ -33,6 +33,8 @@ VMEM, VMEM_SHARE = 64 << 20, 0.4
 Where half of what is in VMEM, or of a buffer that shrinks, is more than this share, that may move.
 """
 VMEM_COLOR = 1
+MAX_VIEWS = 4
+"""Maximum number of views of each sample of which all pairs are compared."""
 MAX_CHUNK = 1 << 12
 """Maximum number of iterations in a chunk."""
 BODY_INPUT = "body_input"
@@ -212,7 +214,7 @@ def smaller_batches(a: Activations) -> Iterator[Intervention]:
     """Halve the batch: the leading dimension that all arrays of an argument share, if activations have it too."""
     found = [_half_batch(a, batch) for batch in _batches(a)]
     if found:
-        yield max(found, key=lambda i: i.upper)
+        yield max(found, key=lambda i: (i.lower, i.upper))
 
 
 class Batch(NamedTuple):
@@ -338,6 +340,7 @@ def _half_batch(a: Activations, batch: Batch) -> Intervention:
     others = w.in_arena & ~a.is_like_state if a.is_training else temps
     # Matrices of all pairs of samples fall to a quarter.
     is_pairs = (a.dimensions[:, 1] > 0) & (a.dimensions[:, 2] == 0) & (a.dimensions[:, :2] % size == 0).all(axis=1)
+    is_pairs &= a.dimensions[:, :2].min(axis=1) <= MAX_VIEWS * size
     pairs = w.only(w.in_arena & is_pairs & ~a.is_like_state) // 4
     most = (Change(fixed, -(w.only(some) // 2 + pairs)) for some in (temps, others))
     rows = np.flatnonzero(temps & w.at_peak)
