@@ -220,6 +220,7 @@ def test_pairs_of_samples_fall_to_a_quarter(is_training: bool, views: int, make:
     (row,) = advice(program(make, buffers), "batch")
     half = 256 * 8 * 4 // 2 + n * n * 4 // 2
     assert half + n * n <= row["upper"]
+    assert ("All pairs of samples are compared" in row["action"]) == is_training
     if views == 1:
         assert row["lower"] <= half
 
@@ -473,6 +474,41 @@ def test_gradients_of_one_argument(make: Make) -> None:
     assert found == {"gate": False, "w": True}
 
 
+@pytest.mark.parametrize("opcode", ["custom-call", "fusion"])
+def test_a_kernel_that_reads_what_it_computes_the_gradient_of(opcode: str, make: Make) -> None:
+    """The backward pass of an attention is a custom call, which reads the queries; an update may be a fusion."""
+    name = "jit(f)/transpose(jvp(attention))/pallas_call"
+    call = {"custom-call": 'custom-call(%p.0), custom_call_target="k"', "fusion": "fusion(%p.0), kind=kLoop, calls=%f"}
+    q = argument("q", "f32[64,32]", 0, uses="  dq, operand 0")
+    (row,) = advice(program(make, [q, output("dq", "f32[64,32]", op_name=name, instruction=call[opcode])]), "donate")
+    assert ("They are gradients" in row["action"]) == (opcode == "custom-call")
+
+
+# -- collectives ---------------------------------------------------------------------------------
+
+
+def gathered(shape: str, whole: str) -> list[Buffer]:
+    """Return weights, the result of gathering them, and a gradient of 8 KiB."""
+    weights = argument("w", whole, 0, uses="  all-gather.1, operand 0")
+    return [
+        weights,
+        Buffer("all-gather.1", shape, (2, 8), instruction="all-gather(%p.0), dimensions={0}"),
+        Buffer("g", "f32[4,16,32]", (2, 8), "jit(f)/transpose(jvp())/dot_general"),
+    ]
+
+
+def test_gradients_of_gathered_weights(make: Make) -> None:
+    """Weights that stayed sharded saved more than twice what they take: their gradients were no longer gathered."""
+    (row,) = advice(program(make, gathered("f32[4,16,32]", "f32[4,4,32]")), "collective")
+    assert row["upper"] == 2 * 4 * 16 * 32 * 4
+    assert row["n_buffers"] == 1
+
+
+def test_weights_of_one_layer_that_are_gathered(make: Make) -> None:
+    """There is nothing to advise: a loop gathers one layer at a time already."""
+    assert not advice(program(make, gathered("f32[1,16,32]", "f32[4,4,32]")), "collective")
+
+
 # -- recomputation -------------------------------------------------------------------------------
 
 
@@ -706,18 +742,16 @@ def test_layers_keep_what_they_pass_on(
 def test_layers_that_the_compiler_computes_again(again: int, make: Make) -> None:
     """Of four arrays that are kept, some are second copies, which XLA computes because memory is scarce.
 
-    jax.checkpoint saves nothing of these for certain. If they have more than half of the bytes, nothing is advised.
+    jax.checkpoint saves nothing of these for certain. If they have more than half of the bytes, it may save nothing.
     """
     names = [f"h.{i}.remat2" if i < again else f"h.{i}" for i in range(4)]
     name, use = "jit(f)/jvp(layer_{})/mul", "  s.9, operand 0"
     kept = [Buffer(n, f"f32[{64 + i},64]", (i, 9), name.format(i), uses=use) for i, n in enumerate(names)]
     gradients = [Buffer(f"g.{i}", "f32[]", (8 - i, 8 - i), f"jit(f)/transpose(jvp(layer_{i}))/mul") for i in range(4)]
-    rows = advice(program(make, kept + gradients + products(*LAYERS), "tpu"), "recompute")
-    if again > 2:
-        assert rows == []
-    else:
-        largest, sizes = 4 * 67 * 64, [4 * (64 + i) * 64 for i in range(again, 4)]
-        assert [r["lower"] for r in rows] == [pytest.approx(0.7 * (sum(sizes) - largest), abs=100)]
+    (row,) = advice(program(make, kept + gradients + products(*LAYERS), "tpu"), "recompute")
+    largest, sizes = 4 * 67 * 64, [4 * (64 + i) * 64 for i in range(again, 4)]
+    assert row["lower"] == (-largest if again > 2 else pytest.approx(0.7 * (sum(sizes) - largest), abs=100))
+    assert row["upper"] >= 4 * 64 * (64 + 65 + 66 + 67)
 
 
 def test_what_is_computed_once_is_no_layer(make: Make) -> None:
@@ -796,3 +830,53 @@ def test_a_policy_of_a_loop(make: Make) -> None:
     assert row["names"] is None
     # What the loop passes on is in another memory space, and stays there.
     assert row["upper"] >= 4 * 8 * 64 * 64 - 4 * 64 * 64
+
+
+@pytest.mark.parametrize(("body", "kinds"), [("", ["recompute", "scan"]), ("checkpoint/", ["offload", "scan"])])
+def test_a_loop_that_is_computed_again(body: str, kinds: list[str], make: Make) -> None:
+    """Layers are checkpointed, but not the loop over time in each: its states are stacked in the backward pass."""
+    layer = "jit(f)/transpose(jvp())/while/body/checkpoint/"
+    time = f"{layer}rematted_computation/while"
+    again = f"{layer}while/body/{body}{'rematted_computation/' if body else ''}"
+    dump = program(
+        make,
+        [
+            loop("while.1", 16, time, live=(3, 3)),
+            Buffer("while.1{1}", "f32[16,64,64]", (3, 7), time, uses="  s.5, operand 0"),
+            Buffer("other", "f32[64,64]", (5, 6), f"{layer}rematted_computation/tanh"),
+            Buffer("h", "f32[64,64]", (5, 6), f"{again}tanh"),
+            Buffer("g", "f32[64,64]", (6, 7), f"{layer}while/body/{body}mul"),
+        ],
+        "tpu",
+    )
+    found = [r["kind"] for r in xlamem.advise(dump).to_pylist() if r["kind"] in ("recompute", "scan", "offload")]
+    assert sorted(found) == kinds
+
+
+@pytest.mark.parametrize(("n", "kinds"), [(1, {"offload"}), (2, {"recompute"})])
+def test_a_checkpointed_loop_that_keeps_only_what_it_passes_on(n: int, kinds: set[str], make: Make) -> None:
+    """What it computes again is inside of fusions. It passes on one array; a policy keeps another stack."""
+    name, scope = "jit(f)/jvp()/while", "jit(f)/transpose(jvp())/while/body/checkpoint/"
+    stacks = [Buffer(f"while.1{{{i + 2}}}", "f32[8,64,64]", (2, 6), name, uses="  s.4, operand 0") for i in range(n)]
+    passed_on = Buffer("while.1{1}", "f32[1,64,64]", (2, 2), name)
+    dump = program(
+        make,
+        [loop("while.1", 8, name, live=(2, 2)), *stacks, passed_on, Buffer("g", "f32[64,64]", (4, 5), f"{scope}mul")],
+        "tpu",
+    )
+    assert {r["kind"] for r in xlamem.advise(dump).to_pylist()} & {"offload", "recompute"} == kinds
+
+
+def test_slices_of_a_stack_are_not_needed_either(make: Make) -> None:
+    """A loop of loops has a slice of a stack, and a copy of it, at the peak, which recomputation saved as well."""
+    dump = program(
+        make,
+        [
+            loop("while.1", 8, "jit(f)/jvp()/while", live=(2, 2)),
+            Buffer("while.1{1}", "f32[8,64,64]", (2, 7), "jit(f)/jvp()/while", uses="  s.5, operand 0"),
+            Buffer("slice", "f32[1,64,64]", (4, 6), "jit(f)/transpose(jvp())/while/body/mul"),
+            Buffer("copy", "f32[1,64,64]", (4, 6), "jit(f)/transpose(jvp())/while/body/mul"),
+        ],
+    )
+    (row,) = advice(dump, "recompute")
+    assert row["upper"] >= (8 + 2) * 64 * 64 * 4 - 8 * 64 * 64 * 4 // 2

@@ -113,7 +113,8 @@ def donations(w: WhatIf) -> Iterator[Intervention]:
 def _are_gradients(w: WhatIf, parameter: Ints, output: Ints) -> bool:
     """Return whether all these outputs are of the backward pass, and none reads its parameter, as an update does.
 
-    The name of an update that is fused with a matrix product may be that of the product.
+    The name of an update that is fused with a matrix product may be that of the product. A custom call, such as a
+    kernel for attention, reads what it computes the gradient of.
     """
     p, (value, user, _, index) = w.p, uses_of(w.p)
     if not len(value) or not len(output) or (phases_of_values(p, output) != PHASES.index("backward")).any():
@@ -123,7 +124,8 @@ def _are_gradients(w: WhatIf, parameter: Ints, output: Ints) -> bool:
     element = _of_loop(p, p.instruction_row[written], index_codes(p, p.tables["values"]["shape_index"])[written])
     updated = np.stack([p.instruction_row[written], p.owner[parameter], element])
     row = distinct_rows(*np.concatenate([updated, read], axis=1))
-    return not np.isin(row[: len(output)], row[len(output) :]).any()
+    may_update = ~has_opcode(p, updated[0], "^custom-call$")
+    return not np.isin(row[: len(output)][may_update], row[len(output) :]).any()
 
 
 def _of_loop(p: Program, instruction: Ints, index: Ints) -> Ints:
@@ -384,7 +386,7 @@ def collectives(w: WhatIf) -> Iterator[Intervention]:
     is_collective = _is_match(names, _COLLECTIVES)
     opcode = take(codes, w.p.instruction_row)
     for code in np.flatnonzero(is_collective).tolist():
-        members = w.in_arena & (opcode == code)
+        members = w.in_arena & (opcode == code) & ~(_are_slices(w) & names[code].as_py().startswith("all-gather"))
         if members[w.at_peak].any():
             yield _collective(w, names[code].as_py(), members)
 
@@ -406,13 +408,27 @@ def _collective(w: WhatIf, opcode: str, members: Mask) -> Intervention:
 
 def _like_gathered(w: WhatIf, members: Mask) -> Mask:
     """Return which temporaries have the dimensions of weights among these: their gradients are gathered as well."""
-    p = w.p
-    codes, names = encoded(p.tables["values"]["shape"])
-    dimensions = pc.struct_field(pc.extract_regex(pc.cast(names, pa.string()), r"^\w+\[(?P<n>[\d,]+)\]"), "n")
-    dimension = take(encoded(pa.chunked_array([dimensions]))[0], codes)
-    weights = members & w.at_peak & (origins(p).argument >= 0) & (dimension >= 0)
+    dimension, _ = _dimensions(w.p)
+    weights = members & w.at_peak & (origins(w.p).argument >= 0) & (dimension >= 0)
     alike: Mask = w.in_arena & np.isin(dimension, dimension[weights])
     return alike
+
+
+def _are_slices(w: WhatIf) -> Mask:
+    """Return which values are slices of arguments, by their number of dimensions: a loop reads those of a layer."""
+    p, (codes, names) = w.p, _dimensions(w.p)
+    rank = take(np.asarray(pc.count_substring(names, ","), np.int64), codes)
+    whole = take(p.representative, origins(p).argument)
+    found: Mask = (whole >= 0) & (codes >= 0) & (rank < take(rank, whole))
+    return found
+
+
+def _dimensions(p: Program) -> tuple[Ints, pa.Array]:
+    """Return codes (-1 for none) and texts of the dimensions of each array, without those of 1."""
+    codes, names = encoded(p.tables["values"]["shape"])
+    found = pc.struct_field(pc.extract_regex(pc.cast(names, pa.string()), r"^\w+\[(?P<n>[\d,]+)\]"), "n")
+    number, texts = encoded(pa.chunked_array([pc.replace_substring_regex(found, r"\b1,|,1$", "")]))
+    return take(number, codes), pc.cast(texts, pa.string())
 
 
 def unread_elements(w: WhatIf) -> Iterator[Intervention]:

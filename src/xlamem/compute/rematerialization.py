@@ -35,6 +35,10 @@ Where half of what is in VMEM, or of a buffer that shrinks, is more than this sh
 VMEM_COLOR = 1
 MAX_VIEWS = 4
 """Maximum number of views of each sample of which all pairs are compared."""
+MIN_PAIRS = 0.1
+"""Minimum share of the temporaries at the peak of matrices of all pairs that is mentioned."""
+NOT_INDEPENDENT = "All pairs of samples are compared: those of two halves are left out then, which changes the result."
+ACCUMULATION = "Gradients accumulated over two halves need as much memory as the parameters in addition."
 MAX_CHUNK = 1 << 12
 """Maximum number of iterations in a chunk."""
 BODY_INPUT = "body_input"
@@ -59,8 +63,10 @@ def recomputations(a: Activations) -> Iterator[Intervention]:
 def _recomputed_loop(a: Activations, s: Stacks) -> Intervention:
     """Each iteration keeps what it passes to the next one; the backward pass holds the activations of one."""
     change = _stacked_again(a, s, s.trips * s.carry, s.per_trip(a.p.extent))
-    # At best, what is passed on is kept in half the size, and the peak is elsewhere while an iteration is recomputed.
-    best = _stacked_again(a, s, s.trips * s.carry // 2, 0)
+    # At best, what is passed on is kept in half the size, and the peak is elsewhere while an iteration is recomputed:
+    # neither slices of the stacks nor their copies are needed then.
+    slices = s._replace(members=s.members | a.are_slices_of(s.values))
+    best = _stacked_again(a, slices, s.trips * s.carry // 2, 0)
     names = () if s.checkpointed else a.names_for(s)
     how = "Recompute the activations of the loop: scan over jax.checkpoint(body)."
     if s.checkpointed:
@@ -114,12 +120,13 @@ def _without_layers(a: Activations, layers: Layers, *, certain: bool) -> tuple[C
     passed_on, products = a.passed_on(layers), a.products_per_layer(layers)
     # Results that other code reads are kept. Those of a single product are most of a layer.
     is_helper = products < MIN_PRODUCTS and (products > 0 or layers.function is not None)
+    # Under memory pressure, XLA computes some again by itself, which saves less than checkpoints, or as much.
     is_recomputed = 2 * at_peak[again].sum() > at_peak.sum()
-    if is_helper or is_recomputed or passed_on.all() or w.saved(Change(0, in_flight - only)) <= 0:
+    if is_helper or passed_on.all() or w.saved(Change(0, in_flight - only)) <= 0:
         upper = 0
     change = Change(0, in_flight - a.only_in_slots(layers.values[~(again | passed_on)]))
     estimate = w.saved(change)
-    is_known = certain and is_tpu and a.has_uses and estimate > 0 and products >= MIN_PRODUCTS
+    is_known = certain and is_tpu and a.has_uses and estimate > 0 and products >= MIN_PRODUCTS and not is_recomputed
     return change, int(LAYER_LOWER * estimate) if is_known else -largest, upper
 
 
@@ -351,7 +358,9 @@ def _half_batch(a: Activations, batch: Batch) -> Intervention:
     where = " on each device" if is_partitioned(p) else ""
     text = f"Halve the batch of `{batch.name}`{where} ({size:,} to {size // 2:,})."
     if a.is_training:
-        text += " Gradients accumulated over two halves need as much memory as the parameters in addition."
+        all_pairs = w.at_peak & is_pairs & (a.dimensions[:, :2].max(axis=1) <= MAX_VIEWS * size) & ~a.is_like_state
+        is_coupled = p.extent[all_pairs].sum() > MIN_PAIRS * w.peak
+        text += f" {NOT_INDEPENDENT if is_coupled else ACCUMULATION}"
     lower = 0 if batch.is_shared else int(BATCH_LOWER * w.saved(change))
     bounds = lower, upper if len(rows) else 0
     values = np.union1d(rows, batch.values)
