@@ -210,6 +210,17 @@ def test_as_many_samples_as_experts(n: int, confidence: str, make: Make) -> None
     assert (row["argument"], row["confidence"], row["lower"] > 0) == ("x", confidence, confidence == "likely")
 
 
+def test_as_many_samples_as_layers_with_weights(make: Make) -> None:
+    """Gradients of stacked weights have the number of layers first, which does not halve with the batch."""
+    kept = Buffer("h", "f32[8,8,64]", (0, 8), "jit(f)/jvp()/while/body/tanh")
+    gradients = Buffer("g", "f32[8,128,64]", (6, 8), "jit(f)/transpose(jvp())/while/body/dot_general")
+    weights = [argument("w", "f32[8,128,64]", 0, uses="  w.new, operand 0"), output("w.new", "f32[8,128,64]")]
+    dump = program(make, [*weights, argument("x", "f32[8,64]", 1), loop("while.1", 8), kept, gradients])
+    (row,) = advice(dump, "batch")
+    half = (8 * 8 * 64 + 8 * 64) * 4 // 2
+    assert (row["argument"], row["lower"]) == ("x", int(0.6 * half))
+
+
 @pytest.mark.parametrize(("is_training", "views"), [(False, 1), (True, 1), (True, 2)])
 def test_pairs_of_samples_fall_to_a_quarter(is_training: bool, views: int, make: Make) -> None:
     """The similarities of a contrastive loss, 256 by 256, became 128 by 128; so do those of two views each."""
@@ -482,6 +493,28 @@ def test_a_kernel_that_reads_what_it_computes_the_gradient_of(opcode: str, make:
     q = argument("q", "f32[64,32]", 0, uses="  dq, operand 0")
     (row,) = advice(program(make, [q, output("dq", "f32[64,32]", op_name=name, instruction=call[opcode])]), "donate")
     assert ("They are gradients" in row["action"]) == (opcode == "custom-call")
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_copies_and_gradients_of_a_narrower_argument(is_read: bool, make: Make) -> None:
+    """Parameters in bf16 need no copy in bf16, and have such gradients: they saved 1565 MiB, of at most 571."""
+    user = Buffer("convert.1", "bf16[64,32]", (1, 8), instruction="convert(%p.0)") if is_read else Buffer("c", "f32[]")
+    dump = program(
+        make,
+        [
+            argument("w", "f32[64,32]", 0, uses=f"  {user.name}, operand 0\n  w.new, operand 0"),
+            argument("mu", "f32[64,32]", 1, uses="  mu.copy, operand 0"),
+            user,
+            Buffer("mu.copy", "f32[64,32]", (1, 8), instruction="copy(%p.1)"),
+            Buffer("g", "f32[64,32]", (2, 8), "jit(f)/transpose(jvp())/dot_general"),
+            output("w.new", "f32[64,32]", op_name="jit(f)/sub", instruction="fusion(%p.0), kind=kLoop, calls=%f"),
+        ],
+        "tpu",
+    )
+    (row,) = (r for r in advice(dump, "dtype") if r["argument"] == "w")
+    size = 64 * 32 * 4
+    least = 2 * size // 2 + (size + size // 2) * is_read
+    assert least <= row["upper"] < least + size // 4
 
 
 # -- collectives ---------------------------------------------------------------------------------
@@ -865,6 +898,18 @@ def test_a_checkpointed_loop_that_keeps_only_what_it_passes_on(n: int, kinds: se
         "tpu",
     )
     assert {r["kind"] for r in xlamem.advise(dump).to_pylist()} & {"offload", "recompute"} == kinds
+
+
+@pytest.mark.parametrize(("rows", "n"), [(8, 1), (256, 0)])
+def test_chunks_of_a_loop_over_weights(rows: int, n: int, make: Make) -> None:
+    """The backward pass of a chunk has its weights and gradients, which cost more than the chunks saved."""
+    name, back = "jit(f)/jvp()/while", "jit(f)/transpose(jvp())/while"
+    weights = argument("w", f"f32[8,{rows},64]", 0, uses="  while.2, operand 0 {2}")
+    kept = Buffer("while.1{1}", "f32[8,64,64]", (2, 6), name, uses="  while.2, operand 0 {1}\n  s.4, operand 0")
+    backward = Buffer("g", "f32[64,64]", (4, 5), f"{back}/body/checkpoint/rematted_computation/mul")
+    loops = [loop("while.1", 8, name, live=(2, 2)), loop("while.2", 8, back, live=(6, 7))]
+    dump = program(make, [weights, loops[0], kept, backward, loops[1]])
+    assert len(advice(dump, "scan")) == n
 
 
 def test_slices_of_a_stack_are_not_needed_either(make: Make) -> None:

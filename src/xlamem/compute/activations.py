@@ -73,6 +73,9 @@ class Stacks(NamedTuple):
     """Whether the body is checkpointed. If nothing is computed again, a policy keeps it."""
     read: tuple[int, int]
     """First and last step at which the backward pass reads them."""
+    sliced: int
+    """Bytes of an iteration in other arrays that the loop of the backward pass reads or writes slice by slice, such as
+    weights and their gradients."""
 
     def per_trip(self, sizes: Ints) -> int:
         """Return the bytes that one iteration adds."""
@@ -253,7 +256,16 @@ class Activations:
         # What is computed again may be inside of fusions only.
         recomputed |= checkpointed and self._keeps_what_it_passes_on(int(loop), values, trips)
         carry = self._carry(int(loop), values, trips, by_policy=checkpointed and not recomputed)
-        return Stacks(int(loop), values, members, trips, carry, recomputed, checkpointed, read)
+        sliced = self._sliced(values, trips) // trips
+        return Stacks(int(loop), values, members, trips, carry, recomputed, checkpointed, read, sliced)
+
+    def _sliced(self, stacks: Ints, trips: int) -> int:
+        """Return the bytes of other arrays with this leading dimension that loops read which read these stacks."""
+        value, user, _, _ = uses_of(self.p)
+        is_loop = (value >= 0) & has_opcode(self.p, user, "^while$")
+        value, user = value[is_loop], user[is_loop]
+        read = np.unique(value[np.isin(user, user[np.isin(value, stacks)])])
+        return int(self.p.extent[read[(self.dimensions[read, 0] == trips) & ~np.isin(read, stacks)]].sum())
 
     def are_slices_of(self, stacks: Ints) -> Mask:
         """Return which temporaries have the dimensions of one of these arrays, but 1 in place of the first."""
@@ -282,9 +294,11 @@ class Activations:
         # In another memory space, the same array may have another layout.
         size_of = np.zeros(int(max(of_others.max(initial=0), of_stacks.max())) + 1, np.int64)
         np.maximum.at(size_of, of_stacks, p.extent[stacks] // trips)
-        size = np.where(np.isin(p.extent[others], element), p.extent[others], size_of[of_others])
+        in_memory = self.w.in_memory[p.owner[others]]
+        is_own = np.isin(p.extent[others], element) | (in_memory & (size_of[of_others] > 0))
+        size = np.where(is_own, p.extent[others], size_of[of_others])
         size[size < element[0]] = 0
-        in_memory = self.w.in_memory[p.owner[others]] & (size > 0)
+        in_memory &= size > 0
         carried = int(size[in_memory].sum() if in_memory.any() and not by_policy else size.sum())
         return carried or (0 if by_policy else int(element[0]))
 

@@ -170,9 +170,31 @@ def _narrower_argument(w: WhatIf, name: str, number: int, values: Ints, outputs:
     text = f"Keep `{name}` in {NARROWER[wide]} instead of {wide}, if that is precise enough. {note}"
     estimate = w.saved(change)
     lower, upper = -estimate if widened else int(0.4 * estimate), estimate + int(MARGIN * w.peak)
+    best = w.saved(Change(change.fixed, -_narrowed_with(w, values, wide)))
+    upper = max(upper, upper - estimate + best)
     large = estimate >= MIN_ARGUMENT_SHARE * w.total
     confidence: Confidence = "try" if widened else "likely"
     return Intervention("dtype", values, change, lower, upper if large else 0, confidence, text, name, number)
+
+
+def _narrowed_with(w: WhatIf, values: Ints, wide: str) -> Ints:
+    """Return the bytes at each step that are not needed either if these arguments have a narrower element type.
+
+    Copies of another type are not needed. Gradients have the dimensions of what the forward pass reads, and halve.
+    """
+    p, (dimension, _), (value, user, _, _) = w.p, _dimensions(w.p), uses_of(w.p)
+    alike = w.in_arena & np.isin(dimension, dimension[values]) & (dimension >= 0)
+    is_wide = alike.copy()
+    types = pc.cast(p.value_text("element_type", np.flatnonzero(alike)), pa.string())
+    is_wide[alike] = pc.fill_null(pc.equal(types, wide), False).to_numpy(zero_copy_only=False)
+    argument = origins(p).argument
+    is_own = np.isin(argument, p.owner[values])
+    copies, gradients = alike & ~is_wide & is_own, is_wide & (is_own | (argument < 0))
+    read = np.isin(p.instruction_row, user[np.isin(value, values) & (user >= 0)])
+    if not (copies.any() or (phases_of_values(p, np.flatnonzero(read)) == PHASES.index("forward")).any()):
+        return w.none
+    narrowed: Ints = w.only(copies) + w.only(gradients) // 2
+    return narrowed
 
 
 def _only_updates_read(w: WhatIf, values: Ints) -> bool:

@@ -155,9 +155,12 @@ def _policy(names: tuple[str, ...]) -> str:
 
 
 def chunks(a: Activations) -> Iterator[Intervention]:
-    """Scan over chunks of iterations, and keep only what the chunks pass to each other."""
+    """Scan over chunks of iterations, and keep only what the chunks pass to each other.
+
+    The backward pass of a chunk also has its slices of weights, and their gradients.
+    """
     for s in a.stacks:
-        per_trip = s.per_trip(a.p.extent)
+        per_trip = s.per_trip(a.p.extent) + s.sliced
         length = _chunk(s.trips, s.carry, per_trip)
         if length is None:
             continue
@@ -340,7 +343,8 @@ def _whole_arrays(a: Activations, size: int, values: Ints) -> Ints:
 def _half_batch(a: Activations, batch: Batch) -> Intervention:
     p, w, size = a.p, a.w, batch.size
     has_batch = (a.dimensions == size).any(axis=1) | np.isin(a.dimensions[:, :2], a.multiples_of(size)).any(axis=1)
-    temps = w.in_arena & has_batch
+    # With as many samples as layers, stacked weights and their gradients have this dimension, too.
+    temps = w.in_arena & has_batch & ~(a.is_like_state & a.is_training)
     fixed = -int(p.allocation_size[p.owner[batch.values]].sum()) // 2
     change = Change(fixed, -(w.only(temps) // 2))
     # A step may have activations that show no batch in their shape. Smaller ones may fit into outputs.
