@@ -925,3 +925,12 @@ def test_slices_of_a_stack_are_not_needed_either(make: Make) -> None:
     )
     (row,) = advice(dump, "recompute")
     assert row["upper"] >= (8 + 2) * 64 * 64 * 4 - 8 * 64 * 64 * 4 // 2
+
+
+@pytest.mark.parametrize(("n", "rows"), [(8, 0), (1 << 16, 1)])
+def test_no_other_element_type_for_few_bytes(n: int, rows: int, make: Make) -> None:
+    """Half of 512 bytes was called a saving of up to 61 MiB, because other buffers may move to VMEM."""
+    loss = Buffer("loss", f"f32[{n}]", (0, 8), "jit(f)/jvp()/reduce_sum")
+    large = Buffer("h", "s8[65536]", (0, 8), "jit(f)/jvp()/round")
+    dump = program(make, [argument("x", "s8[65536]", 0), loss, large], "tpu")
+    assert len([r for r in advice(dump, "dtype") if r["argument"] is None]) == rows

@@ -784,6 +784,20 @@ def test_slices_of_an_argument(argument: str | None, parameters: str, make: Call
     assert (row["op_name"], row["origin"], row["argument"]) == (argument or own, "argument", 0)
 
 
+@pytest.mark.parametrize("phase", ["jvp()", "transpose(jvp())"])
+def test_a_copy_of_an_argument_is_no_gradient(phase: str, make: Callable[..., Path]) -> None:
+    """A loop of the backward pass reads a layer of weights: the slice has its phase, but not its kind."""
+    moved = f'f32[16]{{0}} slice(%p), slice={{[0:16]}}, metadata={{op_name="jit(f)/{phase}/while/body/slice"}}'
+    allocations = "allocation 0: size 64, parameter 0, shape |f32[16]| at ShapeIndex {}:\n"
+    allocations += value(0, "p", 64) + "allocation 1: size 64, preallocated-temp:\n"
+    parameter = 'f32[16]{0} parameter(0), metadata={op_name="w"}'
+    records = [record(0, "p", parameter, uses="  s, operand 0"), record(1, "s", moved)]
+    ranges = ["p{}:0-4", "s{}:1-3"]
+    members = attacks.dump([value(1, "s", 64)], allocations=allocations, records=records, ranges=ranges)
+    (row,) = (r for r in xlamem.live_set(xlamem.read(make(members))).to_pylist() if r["instruction"] == "s")
+    assert (row["op_name"], row["origin"], row["kind"]) == ("w", "argument", None)
+
+
 def test_an_empty_program_has_no_origins() -> None:
     dump = xlamem.read(b"BufferAssignment:\nallocation 0: size 4, output shape is |f32[]|, maybe-live-out:\n\n")
     assert iterate(dump) == []

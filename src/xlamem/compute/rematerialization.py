@@ -14,7 +14,7 @@ from .activations import FORWARD, NO_PHASE, Activations, Layers, Stacks
 from .aliasing import is_partitioned
 from .buffer_names import buffer_names, trip_counts_of
 from .columns import Ints, Mask, encoded, ints
-from .interventions import NARROWER, Confidence, Intervention, Kind, argument_names, largest_first
+from .interventions import MIN_SHARE, NARROWER, Confidence, Intervention, Kind, argument_names, largest_first
 from .layout import DONATED, LIVE_OUT, MAX_TOTAL_BYTES, PARAMETER, TEMP
 from .op_names import matching
 from .what_if import Change, WhatIf
@@ -212,7 +212,8 @@ def narrower_types(a: Activations) -> Iterator[Intervention]:
 def _narrower(a: Activations, name: str, members: Mask) -> Intervention:
     change = Change(0, -(a.w.only(a.with_slot_mates(members)) // 2))
     estimate = a.w.saved(change)
-    bounds = -a.w.peak // 20, int(DTYPE_UPPER * _with_vmem(a.w, estimate, np.flatnonzero(members & a.w.at_peak)))
+    upper = int(DTYPE_UPPER * _with_vmem(a.w, estimate, np.flatnonzero(members & a.w.at_peak)))
+    bounds = -a.w.peak // 20, upper if estimate >= MIN_SHARE * a.w.total else 0
     text = f"Compute in {NARROWER[name]}: these buffers are {name}. The compiler may convert them back."
     return _of_values(a, "dtype", np.flatnonzero(members & a.w.at_peak), change, bounds, text)
 
@@ -356,7 +357,8 @@ def _half_batch(a: Activations, batch: Batch) -> Intervention:
     most = (Change(fixed, -(w.only(some) // 2 + pairs)) for some in (temps, others))
     rows = np.flatnonzero(temps & w.at_peak)
     half = int(np.median(p.extent[rows])) // 2 if len(rows) else w.total
-    temporaries = max(map(w.saved, most)) + fixed
+    # What packing loses may halve as well.
+    temporaries = max(map(w.saved, most)) + fixed + (w.arena_bytes - w.peak) // 2
     upper = int(BATCH_UPPER * (_with_vmem(w, temporaries, rows) - fixed)) + w.room_in_outputs(half)
     upper = min(upper, w.arena_bytes - fixed)
     where = " on each device" if is_partitioned(p) else ""
