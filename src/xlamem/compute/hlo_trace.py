@@ -45,6 +45,8 @@ class End(NamedTuple):
     elements: Ints
     update: Ints
     """Row of the last `dynamic-update-slice` of which a trace took the slice, -1 for none."""
+    is_circular: Mask
+    """Whether a trace does not end."""
 
 
 class HloTrace:
@@ -121,7 +123,7 @@ class HloTrace:
         """Return where the trace from each position ends: at a named instruction or an entry parameter."""
         end = self._follow(rows, elements, _Way(into_updates=True, from_body=True))
         # Elements that a loop passes on through other instructions lead in circles: follow their initial values.
-        lost = np.flatnonzero((end.rows < 0) & (rows >= 0))
+        lost = np.flatnonzero(end.is_circular)
         end = _replace(end, lost, self._follow(rows[lost], elements[lost], _Way(into_updates=True, from_body=False)))
         stacked = np.flatnonzero(end.update >= 0)
         self._name_buffers(end, stacked, rows[stacked], elements[stacked])
@@ -138,6 +140,7 @@ class HloTrace:
     def _follow(self, rows: Ints, elements: Ints, way: _Way) -> End:
         rows, elements, update = rows.copy(), elements.copy(), np.full(len(rows), -1)
         fallback, active = np.full(len(rows), -1), np.flatnonzero(rows >= 0)
+        is_circular = np.zeros(len(rows), bool)
         for _ in range(MAX_STEPS):
             at, element = rows[active], elements[active]
             named = self.is_named[at]
@@ -157,7 +160,8 @@ class HloTrace:
             active = active[rows[active] >= 0]
         rows[active] = -1
         rows, elements = self._with_fallback(rows, elements, fallback)
-        return End(rows, elements, update)
+        is_circular[active] = rows[active] < 0
+        return End(rows, elements, update, is_circular)
 
     def _with_fallback(self, rows: Ints, elements: Ints, fallback: Ints) -> Position:
         lost = (rows < 0) & (fallback >= 0)
