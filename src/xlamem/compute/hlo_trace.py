@@ -135,7 +135,8 @@ class HloTrace:
         """End these traces at the buffers into which slices are written at these positions, if these are arguments."""
         buffer = self._follow(rows, elements, _Way(into_updates=False, from_body=False))
         found = np.flatnonzero(self.is_entry_parameter(buffer.rows))
-        _replace(end, traces[found], End(*(column[found] for column in buffer)))
+        at = End(buffer.rows[found], buffer.elements[found], buffer.update[found], buffer.is_circular[found])
+        _replace(end, traces[found], at)
 
     def _follow(self, rows: Ints, elements: Ints, way: _Way) -> End:
         rows, elements, update = rows.copy(), elements.copy(), np.full(len(rows), -1)

@@ -120,9 +120,10 @@ def _without_layers(a: Activations, layers: Layers, *, certain: bool) -> tuple[C
     passed_on, products = a.passed_on(layers), a.products_per_layer(layers)
     # Results that other code reads are kept. Those of a single product are most of a layer.
     is_helper = products < MIN_PRODUCTS and (products > 0 or layers.function is not None)
-    # Under memory pressure, XLA computes some again by itself, which saves less than checkpoints, or as much.
-    is_recomputed = 2 * at_peak[again].sum() > at_peak.sum()
-    if is_helper or passed_on.all() or w.saved(Change(0, in_flight - only)) <= 0:
+    # Where memory is scarce, XLA computes some again by itself, as checkpoints do if it has one layer at a time.
+    is_recomputed = bool(2 * at_peak[again].sum() > at_peak.sum())
+    of_one_layer = is_recomputed and bool(2 * np.bincount(layer, at_peak).max() > at_peak.sum())
+    if is_helper or of_one_layer or passed_on.all() or w.saved(Change(0, in_flight - only)) <= 0:
         upper = 0
     change = Change(0, in_flight - a.only_in_slots(layers.values[~(again | passed_on)]))
     estimate = w.saved(change)
