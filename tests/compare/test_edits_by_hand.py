@@ -260,6 +260,8 @@ def resized(*pairs: tuple[tuple[int, ...], tuple[int, ...], int]) -> list[Any]:
         ([], {((4,), (8,)): "argument 3"}, 1, []),
         ([((4,), (8,), 1)], {((4,), (8,)): "argument 3"}, 1, ["a dimension of 4 is 8 now, as in argument 3"]),
         ([((4, 3), (8, 5), 20)], {}, 1, ["a dimension of 3 is 5 now", "a dimension of 4 is 8 now"]),
+        ([((1, 9), (64, 9), 20)], {}, 1, []), ([((64, 9), (1, 9), 20)], {}, 1, []),
+        ([((1, 9), (64, 9), 20)], {((1,), (64,)): "x"}, 1, ["a dimension of 1 is 64 now, as in argument x"]),
         ([((2, 9), (4, 9), 20), ((32, 1, 9), (64, 1, 9), 20), ((32, 2), (64, 2), 20), ((32, 3), (64, 3), 20)], {}, 1,
          ["a dimension of 2 is 4 now", "a dimension of 32 is 64 now"]),
         ([((2, 9), (4, 9), 20), ((2, 8), (4, 8), 9), ((32, 1, 9), (64, 1, 9), 20), ((32, 2), (64, 2), 20),
@@ -525,6 +527,26 @@ def test_recomputation_in_words(
         names[missing].counts[program_edits.BACKWARD] = 0
         assert [*program_edits.rematerialization(found)] == []
         names[missing].counts[program_edits.BACKWARD] = 9
+
+
+@pytest.mark.parametrize(
+    ("nested", "text"),
+    [
+        ((0, 3), "jax.checkpoint is new inside of another one"),
+        ((3, 0), "jax.checkpoint is gone from the inside of another one"), ((3, 4), None),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_inside_of_another(
+    nested: tuple[int, int], text: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it computes again is inside of fusions, so that the numbers of instructions are alike."""
+    monkeypatch.setattr(program_edits, "_recomputed_on_one_side", lambda c: {})
+    monkeypatch.setattr(program_edits, "_saved_operations", lambda c: (0, 0))
+    monkeypatch.setattr(program_edits, "_is_other_share", lambda c: False)
+    monkeypatch.setattr(program_edits, "_checkpointed_calls", lambda p, _: {})
+    names = [Counts(BACKWARD=9, RECOMPUTED=5, CHECKPOINT=5, NESTED=n) for n in nested]
+    found = context(op_names=names, m=SimpleNamespace(a=0, b=1))
+    assert texts(program_edits.rematerialization(found)) == ([text] if text else [])
 
 
 def test_a_checkpoint_that_moved(monkeypatch: pytest.MonkeyPatch) -> None:

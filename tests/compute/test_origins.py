@@ -234,6 +234,17 @@ def test_an_element_that_a_loop_changes(root: str, wanted: str, make: Callable[.
     assert (found["op_name"], found["origin"]) == (wanted, "hlo")
 
 
+@pytest.mark.parametrize("operands", ["%zeros, %g.0", "%g.0, %zeros"])
+def test_initial_zeros_in_the_body_of_a_loop(operands: str, make: Callable[..., Path]) -> None:
+    """XLA selects them in the first iteration, without a name; the buffer is what the loop passes on."""
+    zeros = f"  %zeros = f32[2] broadcast(%zero)\n  %c = f32[2] select(%is_first, {operands})"
+    text = attacks.hlo(LOOP.replace("  %c = f32[2] copy(%g.0)", zeros).replace("ROOT)", "%new, %g.1)"))
+    selected = record(1, "c", f"f32[2] select(%is_first, {operands})")
+    members = attacks.dump([value(1, "c")], records=[selected], ranges=["c{}:0-3"], hlo=text)
+    found = xlamem.buffer(xlamem.read(make(members)), 1).value
+    assert (found["op_name"], found["origin"]) == ("jit(f)/while/body/add", "hlo")
+
+
 def test_a_computation_that_is_called_twice(make: Callable[..., Path]) -> None:
     """Its parameter has the name of what the first call passes."""
     called = "%body (p: f32[2]) -> f32[2] {\n  %p = f32[2] parameter(0)\n  ROOT %c = f32[2] copy(%p)\n}\n"
@@ -771,6 +782,20 @@ def test_slices_of_an_argument(argument: str | None, parameters: str, make: Call
     members = attacks.dump([value(1, "s", 32)], allocations=allocations, records=records, ranges=["p{}:0-4", "s{}:1-3"])
     (row,) = (r for r in xlamem.live_set(xlamem.read(make(members))).to_pylist() if r["instruction"] == "s")
     assert (row["op_name"], row["origin"], row["argument"]) == (argument or own, "argument", 0)
+
+
+@pytest.mark.parametrize("phase", ["jvp()", "transpose(jvp())"])
+def test_a_copy_of_an_argument_is_no_gradient(phase: str, make: Callable[..., Path]) -> None:
+    """A loop of the backward pass reads a layer of weights: the slice has its phase, but not its kind."""
+    moved = f'f32[16]{{0}} slice(%p), slice={{[0:16]}}, metadata={{op_name="jit(f)/{phase}/while/body/slice"}}'
+    allocations = "allocation 0: size 64, parameter 0, shape |f32[16]| at ShapeIndex {}:\n"
+    allocations += value(0, "p", 64) + "allocation 1: size 64, preallocated-temp:\n"
+    parameter = 'f32[16]{0} parameter(0), metadata={op_name="w"}'
+    records = [record(0, "p", parameter, uses="  s, operand 0"), record(1, "s", moved)]
+    ranges = ["p{}:0-4", "s{}:1-3"]
+    members = attacks.dump([value(1, "s", 64)], allocations=allocations, records=records, ranges=ranges)
+    (row,) = (r for r in xlamem.live_set(xlamem.read(make(members))).to_pylist() if r["instruction"] == "s")
+    assert (row["op_name"], row["origin"], row["kind"]) == ("w", "argument", None)
 
 
 def test_an_empty_program_has_no_origins() -> None:

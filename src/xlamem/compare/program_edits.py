@@ -48,6 +48,8 @@ RECOMPUTED = r"\brematted_computation\b"
 IN_CHECKPOINT = rf"(?:(?P<around>[^/]+)/)?(?:(?:checkpoint|remat\d*)/)?{RECOMPUTED}\)*/"
 """What precedes the path of a recomputed operation inside of its checkpoint."""
 CHECKPOINT = r"(?:^|[/(])(?:checkpoint|remat\d*)(?:[/)(]|$)"
+NESTED = r"\btranspose\(.*\bcheckpoint/.*\bcheckpoint/"
+"""The op_names of the backward pass of what two calls of `jax.checkpoint` contain, one inside of the other."""
 CHECKPOINTED_CALL = r"(?:^|/)(?:checkpoint|remat\d*)$"
 """Operations whose innermost stack frame is the call of a function with `jax.checkpoint`."""
 MIN_CHANGE = 0.2
@@ -125,7 +127,8 @@ def rematerialization(c: Context) -> Iterator[Edit]:
     before, after = (names.count(RECOMPUTED) for names in c.op_names)
     operations, (saved_a, saved_b) = _recomputed_on_one_side(c), _saved_operations(c)
     recomputes_other = any(operations.values()) or _is_other_share(c)
-    if not recomputes_other and saved_a == saved_b:
+    nested_a, nested_b = (names.count(NESTED) > 0 for names in c.op_names)
+    if not recomputes_other and saved_a == saved_b and nested_a == nested_b:
         return
     recomputes = f"the backward pass recomputes {after:,} instead of {count(before, 'instruction')}"
     recomputes += "".join(f", {word} {listed(paths)}" for word, paths in operations.items() if paths)
@@ -136,7 +139,10 @@ def rematerialization(c: Context) -> Iterator[Edit]:
     ))  # fmt: skip
     is_left, was_there = (names.count(CHECKPOINT) > 0 for names in reversed(c.op_names))
     saved = f"it saved {count(saved_a, 'operation')} of the forward pass"
-    if not is_left or (before > after and gone):
+    if not recomputes_other and saved_a == saved_b:
+        # What is computed again may be inside of fusions.
+        text = f"jax.checkpoint is {'new inside' if nested_b else 'gone from the inside'} of another one"
+    elif not is_left or (before > after and gone):
         text = f"jax.checkpoint is gone{f' from {listed(gone)}' if gone else ''}: "
         text += recomputes if recomputes_other else saved
     elif not was_there or (before < after and new):

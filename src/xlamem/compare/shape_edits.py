@@ -352,6 +352,8 @@ def dimensions(c: Context) -> Iterator[Edit]:
     each = " on each device" if max(side.devices for side in _collectives(c)) > 1 else ""
     for before, after in _frequent(bases, MIN_SHARE * c.matched_bytes, in_arguments):
         argument = in_arguments.get((before, after))
+        if not argument and 1 in (before, after):
+            continue  # other arrays, such as operands before and after they are broadcast
         text = f"a dimension of {before:,} is {after:,} now{each}{_as_in(argument)}"
         ratio = Fraction(before, after)
         claims = c.rows.shapes.with_ratios([ratio, ratio * ratio] if argument else [ratio])

@@ -36,6 +36,8 @@ _WEIGHTED = rf"/(?:{_PRIMITIVE}){END}"
 """The primitives whose results are worth keeping, because they are expensive to compute again."""
 _CHECKPOINT = r"\btranspose\(.*\b(?:checkpoint|remat\d*|rematted_computation)/"
 """Op_names of the backward pass of what jax.checkpoint wraps, whether or not something is computed again."""
+_INNERMOST_CHECKPOINT = r"^(?P<outside>.*)\b(?:checkpoint|remat\d*|rematted_computation)/"
+"""An op_name up to the last component that says so."""
 _LATER = rf"{BACKWARD_NAME}|rematted_computation"
 """Op_names of the backward pass, and of what it computes again."""
 _REMAT = r"\.remat"
@@ -66,11 +68,14 @@ class Stacks(NamedTuple):
     carry: int
     """Bytes that one iteration passes to the next."""
     recomputed: bool
-    """Whether the backward pass computes parts of an iteration again."""
+    """Whether the backward pass computes parts of an iteration again, as it does if only what is passed on is kept."""
     checkpointed: bool
     """Whether the body is checkpointed. If nothing is computed again, a policy keeps it."""
     read: tuple[int, int]
     """First and last step at which the backward pass reads them."""
+    sliced: int
+    """Bytes of an iteration in other arrays that the loop of the backward pass reads or writes slice by slice, such as
+    weights and their gradients."""
 
     def per_trip(self, sizes: Ints) -> int:
         """Return the bytes that one iteration adds."""
@@ -221,8 +226,9 @@ class Activations:
 
     @cached_property
     def stacks(self) -> list[Stacks]:
-        """The loops of the forward pass whose results the backward pass reads."""
-        results = np.flatnonzero(self.has_opcode("while") & self.is_kept)
+        """The loops of the forward pass, or of its recomputation, whose results the backward pass reads."""
+        again = self.w.in_arena & (self.phase == RECOMPUTE)
+        results = np.flatnonzero(self.has_opcode("while") & (self.is_kept | again))
         instruction = self.p.names[0][results]
         largest = largest_groups(instruction, self.p.extent[results])
         found = [self._stacks(results[instruction == code]) for code in largest]
@@ -245,9 +251,30 @@ class Activations:
         read = self._first_read(values), int(self.p.ranges[1][values].max())
         start = self.p.ranges[0]
         inside = (start >= read[0]) & (start <= read[1])
+        # What surrounds a loop that is computed again itself is checkpointed, which does not concern its body.
+        inside &= (self.phase[loop] != RECOMPUTE) | (self._checkpointed_loops >= self._loops[loop])
         recomputed, checkpointed = (bool((m & inside).any()) for m in (self.phase == RECOMPUTE, self._is_checkpointed))
+        # What is computed again may be inside of fusions only.
+        recomputed |= checkpointed and self._keeps_what_it_passes_on(int(loop), values, trips)
         carry = self._carry(int(loop), values, trips, by_policy=checkpointed and not recomputed)
-        return Stacks(int(loop), values, members, trips, carry, recomputed, checkpointed, read)
+        sliced = self._sliced(values, trips) // trips
+        return Stacks(int(loop), values, members, trips, carry, recomputed, checkpointed, read, sliced)
+
+    def _sliced(self, stacks: Ints, trips: int) -> int:
+        """Return the bytes of other arrays with this leading dimension that loops read which read these stacks."""
+        value, user, _, _ = uses_of(self.p)
+        is_loop = (value >= 0) & has_opcode(self.p, user, "^while$")
+        value, user = value[is_loop], user[is_loop]
+        read = np.unique(value[np.isin(user, user[np.isin(value, stacks)])])
+        return int(self.p.extent[read[(self.dimensions[read, 0] == trips) & ~np.isin(read, stacks)]].sum())
+
+    def are_slices_of(self, stacks: Ints) -> Mask:
+        """Return which temporaries have the dimensions of one of these arrays, but 1 in place of the first."""
+        of_slices = self.dimensions[stacks]
+        of_slices[:, 0] = 1
+        code = np.unique(np.concatenate([of_slices, self.dimensions]), axis=0, return_inverse=True)[1].reshape(-1)
+        found: Mask = self.w.in_arena & np.isin(code[len(stacks) :], code[: len(stacks)])
+        return found
 
     def _first_read(self, values: Ints) -> int:
         """Return the first step at which one of these values is read."""
@@ -262,13 +289,42 @@ class Activations:
         Elements much smaller than the largest are not considered. If the stacks are kept by a policy, so are these
         arrays: if none of these stacks is theirs, it is in another memory space.
         """
-        p = self.p
+        p, (others, of_others, of_stacks) = self.p, self._other_results(loop, stacks, trips)
         element = np.unique(p.extent[stacks] // trips)
         element = element[element >= element[-1] // SMALL_ELEMENT]
-        others = np.flatnonzero((p.names[0] == p.names[0][loop]) & (p.names[0] >= 0))
-        others = others[(self.dimensions[others, 0] != trips) & (self.w.in_memory[p.owner[others]] | by_policy)]
-        carried = int(p.extent[others][np.isin(p.extent[others], element)].sum())
+        # In another memory space, the same array may have another layout.
+        size_of = np.zeros(int(max(of_others.max(initial=0), of_stacks.max())) + 1, np.int64)
+        np.maximum.at(size_of, of_stacks, p.extent[stacks] // trips)
+        in_memory = self.w.in_memory[p.owner[others]]
+        is_own = np.isin(p.extent[others], element) | (in_memory & (size_of[of_others] > 0))
+        size = np.where(is_own, p.extent[others], size_of[of_others])
+        size[size < element[0]] = 0
+        in_memory &= size > 0
+        carried = int(size[in_memory].sum() if in_memory.any() and not by_policy else size.sum())
         return carried or (0 if by_policy else int(element[0]))
+
+    def _other_results(self, loop: int, stacks: Ints, trips: int) -> tuple[Ints, Ints, Ints]:
+        """Return the results of a loop that are no stacks, and codes that are equal for the dimensions of elements.
+
+        The codes are those of the others and of the stacks, whatever the order of dimensions.
+        """
+        others = np.flatnonzero((self.p.names[0] == self.p.names[0][loop]) & (self.p.names[0] >= 0))
+        others = others[self.dimensions[others, 0] != trips]
+        of_stacks = self.dimensions[stacks]
+        of_stacks[:, 0] = 0
+        dimensions = np.concatenate([self.dimensions[others], of_stacks])
+        code = distinct_rows(*np.sort(np.where(dimensions == 1, 0, dimensions), axis=1).T)
+        return others, code[: len(others)], code[len(others) :]
+
+    def _keeps_what_it_passes_on(self, loop: int, stacks: Ints, trips: int) -> bool:
+        """Return whether most bytes of these stacks are what the loop passes on: one stack for each of these arrays."""
+        _, of_others, of_stacks = self._other_results(loop, stacks, trips)
+        order = np.lexsort((-self.p.extent[stacks], of_stacks))
+        stacks, code = stacks[order], of_stacks[order]
+        position = np.arange(len(code)) - np.searchsorted(code, code)
+        is_passed_on = position < np.bincount(of_others, minlength=int(code.max()) + 1)[code]
+        extent = self.p.extent[stacks]
+        return 2 * int(extent[is_passed_on].sum()) > int(extent.sum())
 
     # -- layers ----------------------------------------------------------------------------------
 
@@ -406,6 +462,17 @@ class Activations:
         found = np.zeros(len(own), bool)
         found[value[is_outside]] = True
         return found
+
+    @cached_property
+    def _loops(self) -> Ints:
+        """The number of loops around each value and of which it is a result, by its op_name."""
+        return self.of_op_name(np.asarray(pc.count_substring(self.op_names, "/while"), np.int64))
+
+    @cached_property
+    def _checkpointed_loops(self) -> Ints:
+        """The number of loops around the innermost call of jax.checkpoint that contains each value."""
+        outside = pc.struct_field(pc.extract_regex(self.op_names, _INNERMOST_CHECKPOINT), "outside")
+        return self.of_op_name(np.asarray(pc.fill_null(pc.count_substring(outside, "/while"), 0), np.int64))
 
     @cached_property
     def _is_checkpointed(self) -> Mask:

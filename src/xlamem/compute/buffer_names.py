@@ -69,7 +69,7 @@ def buffer_names(p: Program, values: Ints) -> dict[str, pa.Array]:
         "layer": layer,
         "layer_index": layer_index,
         "phase": decoded(phase, pa.array(PHASES, pa.string())),
-        "kind": decoded(_kinds(p, values, _contents(phase, iterations)), pa.array(KINDS, pa.string())),
+        "kind": decoded(_kinds(p, values, _contents_of(p, values, phase, iterations)), pa.array(KINDS, pa.string())),
         "iterations": nullable(iterations),
     }
 
@@ -122,7 +122,13 @@ def phases_of_rows(p: Program, rows: Ints) -> Ints:
 
 def contents(p: Program, values: Ints) -> Ints:
     """Return whether each value is an activation, a residual of a scan or a gradient, as an index in KINDS, or -1."""
-    return _contents(phases_of_values(p, values), _iterations(p, values))
+    return _contents_of(p, values, phases_of_values(p, values), _iterations(p, values))
+
+
+def _contents_of(p: Program, values: Ints, phase: Ints, iterations: Ints) -> Ints:
+    """Return the content of values of these phases. A copy of an argument has the phase of what moves it."""
+    is_copy = (take(origins(p).argument, values) >= 0) & (iterations <= 0)
+    return _contents(np.where(is_copy, -1, phase), iterations)
 
 
 def _contents(phase: Ints, iterations: Ints) -> Ints:

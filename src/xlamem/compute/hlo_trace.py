@@ -45,6 +45,8 @@ class End(NamedTuple):
     elements: Ints
     update: Ints
     """Row of the last `dynamic-update-slice` of which a trace took the slice, -1 for none."""
+    is_circular: Mask
+    """Whether a trace does not end."""
 
 
 class HloTrace:
@@ -76,6 +78,7 @@ class HloTrace:
         self._is_branching = has("^conditional$")
         self._calls_root = has("^(?:fusion|call|async-start|while)$") | (is_moving & (body.called >= 0))
         self._update = has("^dynamic-update-slice$")
+        self._select, self._is_filled = has("^select$"), has("^(?:broadcast|constant)$")
         self._copy_done = has("^(?:copy-done|async-done|async-update)$")
         self._copy_start = has("^copy-start$")
         self._keeps_element = has(COLLECTIVE)
@@ -120,7 +123,7 @@ class HloTrace:
         """Return where the trace from each position ends: at a named instruction or an entry parameter."""
         end = self._follow(rows, elements, _Way(into_updates=True, from_body=True))
         # Elements that a loop passes on through other instructions lead in circles: follow their initial values.
-        lost = np.flatnonzero((end.rows < 0) & (rows >= 0))
+        lost = np.flatnonzero(end.is_circular)
         end = _replace(end, lost, self._follow(rows[lost], elements[lost], _Way(into_updates=True, from_body=False)))
         stacked = np.flatnonzero(end.update >= 0)
         self._name_buffers(end, stacked, rows[stacked], elements[stacked])
@@ -132,11 +135,13 @@ class HloTrace:
         """End these traces at the buffers into which slices are written at these positions, if these are arguments."""
         buffer = self._follow(rows, elements, _Way(into_updates=False, from_body=False))
         found = np.flatnonzero(self.is_entry_parameter(buffer.rows))
-        _replace(end, traces[found], End(*(column[found] for column in buffer)))
+        at = End(buffer.rows[found], buffer.elements[found], buffer.update[found], buffer.is_circular[found])
+        _replace(end, traces[found], at)
 
     def _follow(self, rows: Ints, elements: Ints, way: _Way) -> End:
         rows, elements, update = rows.copy(), elements.copy(), np.full(len(rows), -1)
         fallback, active = np.full(len(rows), -1), np.flatnonzero(rows >= 0)
+        is_circular = np.zeros(len(rows), bool)
         for _ in range(MAX_STEPS):
             at, element = rows[active], elements[active]
             named = self.is_named[at]
@@ -156,7 +161,8 @@ class HloTrace:
             active = active[rows[active] >= 0]
         rows[active] = -1
         rows, elements = self._with_fallback(rows, elements, fallback)
-        return End(rows, elements, update)
+        is_circular[active] = rows[active] < 0
+        return End(rows, elements, update, is_circular)
 
     def _with_fallback(self, rows: Ints, elements: Ints, fallback: Ints) -> Position:
         lost = (rows < 0) & (fallback >= 0)
@@ -173,6 +179,12 @@ class HloTrace:
         item = np.where((rows >= 0) & (number >= 0) & (item < body.operand_begin[rows + 1]), item, -1)
         named = take(self._operand_element, item)
         return take(body.operand_row, item), np.where(named >= 0, named, elements)
+
+    def _selected(self, rows: Ints, elements: Ints) -> Position:
+        """Return the operand of selections that is no broadcast: XLA puts the initial zeros of a loop into its body."""
+        first = np.zeros(len(rows), np.int64)
+        if_true, _ = self._operand(rows, first + 1, elements)
+        return self._operand(rows, first + 1 + (take(self._is_filled, if_true) > 0), elements)
 
     @cached_property
     def _operand_element(self) -> Ints:
@@ -216,6 +228,7 @@ class HloTrace:
             (self._copy_done[rows], self._operand(rows, first, done)),
             (keeps, self._operand(rows, done, none)),
             (self._forwards[rows], self._operand(rows, first, elements)),
+            (self._select[rows], self._selected(rows, elements)),
         ]
         conditions = [condition for condition, _ in choices]
         return (

@@ -114,7 +114,8 @@ def donations(w: WhatIf) -> Iterator[Intervention]:
 def _are_gradients(w: WhatIf, parameter: Ints, output: Ints) -> bool:
     """Return whether all these outputs are of the backward pass, and none reads its parameter, as an update does.
 
-    The name of an update that is fused with a matrix product may be that of the product.
+    The name of an update that is fused with a matrix product may be that of the product. A custom call, such as a
+    kernel for attention, reads what it computes the gradient of.
     """
     p, (value, user, _, index) = w.p, uses_of(w.p)
     if not len(value) or not len(output) or (phases_of_values(p, output) != PHASES.index("backward")).any():
@@ -124,7 +125,8 @@ def _are_gradients(w: WhatIf, parameter: Ints, output: Ints) -> bool:
     element = _of_loop(p, p.instruction_row[written], index_codes(p, p.tables["values"]["shape_index"])[written])
     updated = np.stack([p.instruction_row[written], p.owner[parameter], element])
     row = distinct_rows(*np.concatenate([updated, read], axis=1))
-    return not np.isin(row[: len(output)], row[len(output) :]).any()
+    may_update = ~has_opcode(p, updated[0], "^custom-call$")
+    return not np.isin(row[: len(output)][may_update], row[len(output) :]).any()
 
 
 def _of_loop(p: Program, instruction: Ints, index: Ints) -> Ints:
@@ -169,9 +171,31 @@ def _narrower_argument(w: WhatIf, name: str, number: int, values: Ints, outputs:
     text = f"Keep `{name}` in {NARROWER[wide]} instead of {wide}, if that is precise enough. {note}"
     estimate = w.saved(change)
     lower, upper = -estimate if widened else int(0.4 * estimate), estimate + int(MARGIN * w.peak)
+    best = w.saved(Change(change.fixed, -_narrowed_with(w, values, wide)))
+    upper = max(upper, upper - estimate + best)
     large = estimate >= MIN_ARGUMENT_SHARE * w.total
     confidence: Confidence = "try" if widened else "likely"
     return Intervention("dtype", values, change, lower, upper if large else 0, confidence, text, name, number)
+
+
+def _narrowed_with(w: WhatIf, values: Ints, wide: str) -> Ints:
+    """Return the bytes at each step that are not needed either if these arguments have a narrower element type.
+
+    Copies of another type are not needed. Gradients have the dimensions of what the forward pass reads, and halve.
+    """
+    p, (dimension, _), (value, user, _, _) = w.p, _dimensions(w.p), uses_of(w.p)
+    alike = w.in_arena & np.isin(dimension, dimension[values]) & (dimension >= 0)
+    is_wide = alike.copy()
+    types = pc.cast(p.value_text("element_type", np.flatnonzero(alike)), pa.string())
+    is_wide[alike] = pc.fill_null(pc.equal(types, wide), False).to_numpy(zero_copy_only=False)
+    argument = origins(p).argument
+    is_own = np.isin(argument, p.owner[values])
+    copies, gradients = alike & ~is_wide & is_own, is_wide & (is_own | (argument < 0))
+    read = np.isin(p.instruction_row, user[np.isin(value, values) & (user >= 0)])
+    if not (copies.any() or (phases_of_values(p, np.flatnonzero(read)) == PHASES.index("forward")).any()):
+        return w.none
+    narrowed: Ints = w.only(copies) + w.only(gradients) // 2
+    return narrowed
 
 
 def _only_updates_read(w: WhatIf, values: Ints) -> bool:
@@ -384,9 +408,10 @@ def collectives(w: WhatIf) -> Iterator[Intervention]:
     codes, names = encoded(w.p.tables["instructions"]["opcode"])
     is_collective = _is_match(names, _COLLECTIVES)
     opcode = take(codes, w.p.instruction_row)
-    at_peak = np.where(flags_of(is_collective, opcode) & w.at_peak, opcode, -1)
-    for code in largest_groups(at_peak, w.p.extent).tolist():
-        yield _collective(w, names[code].as_py(), w.in_arena & (opcode == code))
+    is_slice = flags_of(_is_match(names, "^all-gather"), opcode) & _are_slices(w)
+    members = w.in_arena & flags_of(is_collective, opcode) & ~is_slice
+    for code in largest_groups(np.where(members & w.at_peak, opcode, -1), w.p.extent).tolist():
+        yield _collective(w, names[code].as_py(), members & (opcode == code))
 
 
 def _collective(w: WhatIf, opcode: str, members: Mask) -> Intervention:
@@ -400,8 +425,33 @@ def _collective(w: WhatIf, opcode: str, members: Mask) -> Intervention:
     }.get(what, "Split the array, so that less of it is in flight.")
     text = f"The results of {what} take memory at the peak. {how}"
     values = np.flatnonzero(members & w.at_peak)
-    lower = min(0, -int(MARGIN * w.peak))
-    return Intervention("collective", largest_first(w, values), change, lower, w.saved(change), "try", text)
+    lower, upper = min(0, -int(MARGIN * w.peak)), w.saved(Change(0, -w.only(members | _like_gathered(w, members))))
+    return Intervention("collective", largest_first(w, values), change, lower, upper, "try", text)
+
+
+def _like_gathered(w: WhatIf, members: Mask) -> Mask:
+    """Return which temporaries have the dimensions of weights among these: their gradients are gathered as well."""
+    dimension, _ = _dimensions(w.p)
+    weights = members & w.at_peak & (origins(w.p).argument >= 0) & (dimension >= 0)
+    alike: Mask = w.in_arena & np.isin(dimension, dimension[weights])
+    return alike
+
+
+def _are_slices(w: WhatIf) -> Mask:
+    """Return which values are slices of arguments, by their number of dimensions: a loop reads those of a layer."""
+    p, (codes, names) = w.p, _dimensions(w.p)
+    rank = take(np.asarray(pc.count_substring(names, ","), np.int64), codes)
+    whole = take(p.representative, origins(p).argument)
+    found: Mask = (whole >= 0) & (codes >= 0) & (rank < take(rank, whole))
+    return found
+
+
+def _dimensions(p: Program) -> tuple[Ints, pa.Array]:
+    """Return codes (-1 for none) and texts of the dimensions of each array, without those of 1."""
+    codes, names = encoded(p.tables["values"]["shape"])
+    found = pc.struct_field(pc.extract_regex(pc.cast(names, pa.string()), r"^\w+\[(?P<n>[\d,]+)\]"), "n")
+    number, texts = encoded(pa.chunked_array([pc.replace_substring_regex(found, r"\b1,|,1$", "")]))
+    return take(number, codes), pc.cast(texts, pa.string())
 
 
 def unread_elements(w: WhatIf) -> Iterator[Intervention]:

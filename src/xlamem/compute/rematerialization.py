@@ -14,7 +14,7 @@ from .activations import FORWARD, NO_PHASE, Activations, Layers, Stacks
 from .aliasing import is_partitioned
 from .buffer_names import buffer_names, trip_counts_of
 from .columns import Ints, Mask, encoded, ints
-from .interventions import NARROWER, Confidence, Intervention, Kind, argument_names, largest_first
+from .interventions import MIN_SHARE, NARROWER, Confidence, Intervention, Kind, argument_names, largest_first
 from .layout import DONATED, LIVE_OUT, MAX_TOTAL_BYTES, PARAMETER, TEMP
 from .op_names import matching
 from .program import distinct_rows
@@ -34,6 +34,12 @@ VMEM, VMEM_SHARE = 64 << 20, 0.4
 Where half of what is in VMEM, or of a buffer that shrinks, is more than this share, that may move.
 """
 VMEM_COLOR = 1
+MAX_VIEWS = 4
+"""Maximum number of views of each sample of which all pairs are compared."""
+MIN_PAIRS = 0.1
+"""Minimum share of the temporaries at the peak of matrices of all pairs that is mentioned."""
+NOT_INDEPENDENT = "All pairs of samples are compared: those of two halves are left out then, which changes the result."
+ACCUMULATION = "Gradients accumulated over two halves need as much memory as the parameters in addition."
 MAX_CHUNK = 1 << 12
 """Maximum number of iterations in a chunk."""
 BODY_INPUT = "body_input"
@@ -58,8 +64,10 @@ def recomputations(a: Activations) -> Iterator[Intervention]:
 def _recomputed_loop(a: Activations, s: Stacks) -> Intervention:
     """Each iteration keeps what it passes to the next one; the backward pass holds the activations of one."""
     change = _stacked_again(a, s, s.trips * s.carry, s.per_trip(a.p.extent))
-    # At best, what is passed on is kept in half the size, and the peak is elsewhere while an iteration is recomputed.
-    best = _stacked_again(a, s, s.trips * s.carry // 2, 0)
+    # At best, what is passed on is kept in half the size, and the peak is elsewhere while an iteration is recomputed:
+    # neither slices of the stacks nor their copies are needed then.
+    slices = s._replace(members=s.members | a.are_slices_of(s.values))
+    best = _stacked_again(a, slices, s.trips * s.carry // 2, 0)
     names = () if s.checkpointed else a.names_for(s)
     how = "Recompute the activations of the loop: scan over jax.checkpoint(body)."
     if s.checkpointed:
@@ -113,12 +121,14 @@ def _without_layers(a: Activations, layers: Layers, *, certain: bool) -> tuple[C
     passed_on, products = a.passed_on(layers), a.products_per_layer(layers)
     # Results that other code reads are kept. Those of a single product are most of a layer.
     is_helper = products < MIN_PRODUCTS and (products > 0 or layers.function is not None)
-    is_recomputed = 2 * at_peak[again].sum() > at_peak.sum()
-    if is_helper or is_recomputed or passed_on.all() or w.saved(Change(0, in_flight - only)) <= 0:
+    # Where memory is scarce, XLA computes some again by itself, as checkpoints do if it has one layer at a time.
+    is_recomputed = bool(2 * at_peak[again].sum() > at_peak.sum())
+    of_one_layer = is_recomputed and bool(2 * np.bincount(layer, at_peak).max() > at_peak.sum())
+    if is_helper or of_one_layer or passed_on.all() or w.saved(Change(0, in_flight - only)) <= 0:
         upper = 0
     change = Change(0, in_flight - a.only_in_slots(layers.values[~(again | passed_on)]))
     estimate = w.saved(change)
-    is_known = certain and is_tpu and a.has_uses and estimate > 0 and products >= MIN_PRODUCTS
+    is_known = certain and is_tpu and a.has_uses and estimate > 0 and products >= MIN_PRODUCTS and not is_recomputed
     return change, int(LAYER_LOWER * estimate) if is_known else -largest, upper
 
 
@@ -147,9 +157,12 @@ def _policy(names: tuple[str, ...]) -> str:
 
 
 def chunks(a: Activations) -> Iterator[Intervention]:
-    """Scan over chunks of iterations, and keep only what the chunks pass to each other."""
+    """Scan over chunks of iterations, and keep only what the chunks pass to each other.
+
+    The backward pass of a chunk also has its slices of weights, and their gradients.
+    """
     for s in a.stacks:
-        per_trip = s.per_trip(a.p.extent)
+        per_trip = s.per_trip(a.p.extent) + s.sliced
         length = _chunk(s.trips, s.carry, per_trip)
         if length is None:
             continue
@@ -201,7 +214,8 @@ def narrower_types(a: Activations) -> Iterator[Intervention]:
 def _narrower(a: Activations, name: str, members: Mask) -> Intervention:
     change = Change(0, -(a.w.only(a.with_slot_mates(members)) // 2))
     estimate = a.w.saved(change)
-    bounds = -a.w.peak // 20, int(DTYPE_UPPER * with_vmem(a.w, estimate, np.flatnonzero(members & a.w.at_peak)))
+    upper = int(DTYPE_UPPER * with_vmem(a.w, estimate, np.flatnonzero(members & a.w.at_peak)))
+    bounds = -a.w.peak // 20, upper if estimate >= MIN_SHARE * a.w.total else 0
     text = f"Compute in {NARROWER[name]}: these buffers are {name}. The compiler may convert them back."
     return of_values(a, "dtype", np.flatnonzero(members & a.w.at_peak), change, bounds, text)
 
@@ -213,7 +227,7 @@ def smaller_batches(a: Activations) -> Iterator[Intervention]:
     """Halve the batch: the leading dimension that all arrays of an argument share, if activations have it too."""
     found = [_half_batch(a, batch) for batch in _batches(a)]
     if found:
-        yield max(found, key=lambda i: i.upper)
+        yield max(found, key=lambda i: (i.lower, i.upper))
 
 
 class Batch(NamedTuple):
@@ -337,24 +351,29 @@ def _whole_arrays(a: Activations, size: int, values: Ints) -> Ints:
 def _half_batch(a: Activations, batch: Batch) -> Intervention:
     p, w, size = a.p, a.w, batch.size
     has_batch = (a.dimensions == size).any(axis=1) | np.isin(a.dimensions[:, :2], a.multiples_of(size)).any(axis=1)
-    temps = w.in_arena & has_batch
+    # With as many samples as layers, stacked weights and their gradients have this dimension, too.
+    temps = w.in_arena & has_batch & ~(a.is_like_state & a.is_training)
     fixed = -int(p.allocation_size[p.owner[batch.values]].sum()) // 2
     change = Change(fixed, -(w.only(temps) // 2))
     # A step may have activations that show no batch in their shape. Smaller ones may fit into outputs.
     others = w.in_arena & ~a.is_like_state if a.is_training else temps
     # Matrices of all pairs of samples fall to a quarter.
     is_pairs = (a.dimensions[:, 1] > 0) & (a.dimensions[:, 2] == 0) & (a.dimensions[:, :2] % size == 0).all(axis=1)
+    is_pairs &= a.dimensions[:, :2].min(axis=1) <= MAX_VIEWS * size
     pairs = w.only(w.in_arena & is_pairs & ~a.is_like_state) // 4
     most = (Change(fixed, -(w.only(some) // 2 + pairs)) for some in (temps, others))
     rows = np.flatnonzero(temps & w.at_peak)
     half = int(np.median(p.extent[rows])) // 2 if len(rows) else w.total
-    temporaries = max(map(w.saved, most)) + fixed
+    # What packing loses may halve as well.
+    temporaries = max(map(w.saved, most)) + fixed + w.lost // 2
     upper = int(BATCH_UPPER * (with_vmem(w, temporaries, rows) - fixed)) + w.room_in_outputs(half)
     upper = min(upper, w.arena_bytes - fixed)
     where = " on each device" if is_partitioned(p) else ""
     text = f"Halve the batch of `{batch.name}`{where} ({size:,} to {size // 2:,})."
     if a.is_training:
-        text += " Gradients accumulated over two halves need as much memory as the parameters in addition."
+        all_pairs = w.at_peak & is_pairs & (a.dimensions[:, :2].max(axis=1) <= MAX_VIEWS * size) & ~a.is_like_state
+        is_coupled = p.extent[all_pairs].sum() > MIN_PAIRS * w.peak
+        text += f" {NOT_INDEPENDENT if is_coupled else ACCUMULATION}"
     lower = 0 if batch.is_shared else int(BATCH_LOWER * w.saved(change))
     bounds = lower, upper if len(rows) else 0
     values = np.union1d(rows, batch.values)

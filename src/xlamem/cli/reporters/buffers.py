@@ -271,7 +271,7 @@ def _about(group: Row, limit: int | None = None, *, wide: bool) -> str:
     shape = shape_text(group, wide=wide)
     if group["n_shapes"] > 1:
         shape = f"{group['n_shapes']:,} shapes"
-    notes = SHORT_CATEGORIES.get(group["category"], "")
+    notes = SHORT_CATEGORIES.get(group["category"], "gradient" if group.get("kind") == "gradient" else "")
     if group["n_shapes"] == 1 and padding_bytes(group) >= MIN_PADDING * group["size"]:
         notes = f"{100 * padding_bytes(group) / group['size']:.0f} % padding"
     room = len(shape) if limit is None else limit - (len(notes) + 1 if notes else 0)
