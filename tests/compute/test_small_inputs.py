@@ -18,8 +18,7 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import compute
-from xlamem.compute import rematerialization
-from xlamem.compute.activations import Activations, _with_most_bytes
+from xlamem.compute import batches, rematerialization
 from xlamem.compute.advice import saved_together
 from xlamem.compute.arenas import _reach
 from xlamem.compute.bills import Sums
@@ -28,9 +27,11 @@ from xlamem.compute.columns import groups_of, runs, sums_of
 from xlamem.compute.grouping import key_column
 from xlamem.compute.hlo_trace import HloTrace
 from xlamem.compute.interventions import _small_cells
+from xlamem.compute.layers import LayerActivations
 from xlamem.compute.layout import schedule_lengths
 from xlamem.compute.peaks import Peak
 from xlamem.compute.program import distinct_rows, program
+from xlamem.compute.stacks import with_most_bytes
 from xlamem.compute.what_if import Change, WhatIf
 
 IN_PLACE = b"""BufferAssignment:
@@ -65,7 +66,7 @@ def test_the_size_of_a_batch(trips: set[int]) -> None:
         size = sizes.pop()
         wanted = size if not sizes and size > 0 and size % 2 == 0 else 0
         sliced = np.array([array[0] in trips for array in arrays])
-        assert rematerialization._shared_size(np.array(arrays), sliced) == wanted
+        assert batches._shared_size(np.array(arrays), sliced) == wanted
 
 
 def test_an_ambiguous_batch() -> None:
@@ -83,7 +84,7 @@ def test_an_ambiguous_batch() -> None:
     ):
         shared = [8, int(dimensions[1][0])]
         codes = np.array([0, 1])
-        found = rematerialization._is_ambiguous(np.array(dimensions), codes, 0, shared, [False, state_of_b])
+        found = batches._is_ambiguous(np.array(dimensions), codes, 0, shared, [False, state_of_b])
         assert found is wanted, dimensions
 
 
@@ -255,9 +256,9 @@ def test_bytes_in_use_at_any_step() -> None:
     assert overview.in_use(steps) is None
 
 
-def test_the_number_with_most_bytes() -> None:
+def test_the_numberwith_most_bytes() -> None:
     for numbers, sizes, most in (([4, 4, 4, 9], [1, 1, 1, 8], 9), ([9, 4, 9], [1, 3, 1], 4), ([9, 4], [2, 2], 4)):
-        assert _with_most_bytes(np.array(numbers), np.array(sizes)) == most
+        assert with_most_bytes(np.array(numbers), np.array(sizes)) == most
 
 
 @pytest.mark.parametrize(("most", "together"), [(10, 10), (16, 16), (40, 16), (3, 13)])
@@ -462,7 +463,7 @@ def test_a_loop_does_not_read_its_own_results(steps: tuple[int, ...], first: int
     """It carries them, so it is listed among their uses."""
     uses = "\n".join(f"  s.{step}, operand 0" for step in steps)
     members = attacks.dump([value(1, "w{1}")], records=[record(1, "w{1}", uses=uses)], ranges=["w{1}:3-7"], steps=8)
-    a = Activations(WhatIf(program(xlamem.read(make(members)))))
+    a = LayerActivations(WhatIf(program(xlamem.read(make(members)))))
     assert a._first_read(np.array([0])) == first
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from .. import schema
 from ..dump import DumpLike
-from .activations import Activations
 from .attention import attention_by_parts
+from .batches import smaller_batches
 from .buffer_names import source_columns
 from .capacity import byte_count
 from .columns import Ints, computed_table, nullable, take
@@ -28,10 +28,11 @@ from .interventions import (
     small_slots,
     unread_elements,
 )
+from .layers import LayerActivations
 from .layout import MAX_TOTAL_BYTES
 from .logits import chunked_losses
 from .program import program
-from .rematerialization import chunks, narrower_types, offloads, recomputations, smaller_batches
+from .rematerialization import chunks, narrower_types, offloads, recomputations
 from .what_if import Change, WhatIf
 
 TRY = "Try it, then compare `xlamem peak`."
@@ -46,7 +47,7 @@ _OF_BUFFERS: tuple[Callable[[WhatIf], Iterator[Intervention]], ...] = (
     collectives,
     unread_elements,
 )
-_OF_ACTIVATIONS: tuple[Callable[[Activations], Iterator[Intervention]], ...] = (
+_OF_ACTIVATIONS: tuple[Callable[[LayerActivations], Iterator[Intervention]], ...] = (
     recomputations,
     chunks,
     offloads,
@@ -125,7 +126,7 @@ def enough_alone(rows: list[dict[str, Any]], plan: Plan | None) -> list[dict[str
 
 
 def _ranked(w: WhatIf) -> list[Intervention]:
-    activations = Activations(w)
+    activations = LayerActivations(w)
     found = chain(*(rule(w) for rule in _OF_BUFFERS), *(rule(activations) for rule in _OF_ACTIVATIONS))
     worth = [_limited(w, i) for i in found if i.upper >= max(MIN_SHARE * w.total, 1) and len(i.values)]
     return sorted(worth, key=lambda i: -(max(i.lower, 0) + i.upper))

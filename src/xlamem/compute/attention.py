@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from .activations import Activations
+from .bounds import of_values, with_vmem
 from .buffer_names import trip_counts_of
 from .columns import Ints, flags_of
 from .interventions import Intervention
 from .op_names import END, matching
 from .origins import uses_of
-from .rematerialization import of_values, with_vmem
 from .what_if import Change
 
 ATTENTION_LOWER, ATTENTION_UPPER = 0.6, 1.25

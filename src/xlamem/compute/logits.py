@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from .activations import FORWARD, Activations
+from .bounds import of_values, with_vmem
 from .columns import Ints, Mask, flags_of
 from .interventions import Intervention
 from .origins import has_opcode, uses_of
 from .program import distinct_rows
-from .rematerialization import of_values, with_vmem
 from .what_if import Change
 
 LOSS_LOWER, LOSS_UPPER = 0.7, 1.15

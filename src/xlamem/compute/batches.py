@@ -1,0 +1,192 @@
+"""Halve the batch of a program, with bounds of what that saves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from .. import kernels as pc
+from .aliasing import is_partitioned
+from .bounds import of_values, with_vmem
+from .buffer_names import buffer_names, trip_counts_of
+from .columns import Ints, Mask, encoded, ints
+from .interventions import Intervention, argument_names
+from .layers import LayerActivations
+from .layout import DONATED, LIVE_OUT, PARAMETER
+from .op_names import matching
+from .program import distinct_rows
+from .stacks import Stacks
+from .what_if import Change, largest_groups
+
+BATCH_LOWER, BATCH_UPPER = 0.6, 1.25
+"""Multiples of the estimates that are bounds; docs/advice.md has the measurements."""
+MAX_VIEWS = 4
+"""Maximum number of views of each sample of which all pairs are compared."""
+MIN_PAIRS = 0.1
+"""Minimum share of the temporaries at the peak of matrices of all pairs that is mentioned."""
+NOT_INDEPENDENT = "All pairs of samples are compared: those of two halves are left out then, which changes the result."
+ACCUMULATION = "Gradients accumulated over two halves need as much memory as the parameters in addition."
+_RANDOM_KEY = r"^u32\[[24]\]"
+"""Shapes of the keys of JAX's random numbers, which have no batch."""
+
+
+def smaller_batches(a: LayerActivations) -> Iterator[Intervention]:
+    """Halve the batch: the leading dimension that all arrays of an argument share, if activations have it too."""
+    found = [_half_batch(a, batch) for batch in _batches(a)]
+    if found:
+        yield max(found, key=lambda i: (i.lower, i.upper))
+
+
+class Batch(NamedTuple):
+    """An argument that can be split along its leading dimension."""
+
+    name: str
+    number: int
+    size: int
+    values: Ints
+    """Parameters and outputs with this leading dimension."""
+    is_shared: bool
+    """Whether stacked weights have this leading dimension, too, as experts do: temporaries may have it from them."""
+
+
+def _batches(a: LayerActivations) -> list[Batch]:
+    p = a.p
+    parameters = a.w.in_memory & ((p.category == PARAMETER) | (p.category == DONATED)) & (p.representative >= 0)
+    parameters[parameters] = ~matching(p.value_text("shape", p.representative[parameters]), _RANDOM_KEY)
+    value = p.representative[parameters]
+    number = ints(p.allocations, "parameter_number")[parameters]
+    codes, names = encoded(pa.chunked_array([argument_names(a.w, value, number)]))
+    sliced, trips = _is_sliced(a, value), set(trip_counts_of(p))
+    order = np.argsort(codes, kind="stable")
+    arguments = np.split(order, np.searchsorted(codes[order], np.arange(1, len(names)))) if len(names) else []
+    shared = [_shared_size(a.dimensions[value[rows]], sliced[rows]) for rows in arguments]
+    state = [bool(a.is_state[value[rows]].any()) for rows in arguments]
+    found = []
+    for code in largest_groups(codes, p.extent[value]).tolist():
+        name, members = names[code].as_py(), value[codes == code]
+        # Without a backward pass, what loops read slice by slice are weights and caches: the batch is elsewhere.
+        excluded = state[code] if a.is_training else bool(sliced[codes == code].any())
+        size = 0 if excluded else shared[code]
+        ambiguous = bool(size) and not a.is_training and _is_ambiguous(a.dimensions[value], codes, code, shared, state)
+        if size and not ambiguous and not _is_of_features(a, size):
+            weights = a.is_state[value] & ~sliced & (a.dimensions[value, 0] == size) & (a.dimensions[value, 2] > 0)
+            is_shared = a.is_training and bool(weights.any()) and size not in trips
+            first, values = int(number[codes == code].min()), _whole_arrays(a, size, members)
+            found.append(Batch(name, first, size, values, is_shared))
+    return found
+
+
+def _is_sliced(a: LayerActivations, values: Ints) -> Mask:
+    """Return whether the leading dimension of each array is the number of iterations of a loop, not a batch.
+
+    A training step may well have as many samples as layers, so its arrays need to be read slice by slice.
+    """
+    trips = [n for n in trip_counts_of(a.p) if n > 0]
+    if not a.is_training:
+        return np.isin(a.dimensions[values, 0], trips)
+    iterations = pc.is_valid(buffer_names(a.p, values)["iterations"]).to_numpy(zero_copy_only=False)
+    stacks = [s for s in a.stacks if not trips or s.trips in trips]
+    stacked = np.isin(a.dimensions[values, 0], [s.trips for s in stacks])
+    return np.asarray(iterations | (stacked & ~_are_like_elements(a, values, stacks)), bool)
+
+
+def _are_like_elements(a: LayerActivations, values: Ints, stacks: list[Stacks]) -> Mask:
+    """Return which arrays have the first dimensions of what each iteration keeps, such as tokens and labels."""
+    dimensions = a.dimensions[values]
+    elements = np.concatenate([dimensions[:0], *(np.pad(a.dimensions[s.values, 1:], ((0, 0), (0, 1))) for s in stacks)])
+    found = np.zeros(len(dimensions), bool)
+    known, pattern = np.unique(dimensions > 0, axis=0, return_inverse=True)
+    for i, compared in enumerate(known):
+        rows = np.flatnonzero(pattern.reshape(-1) == i)
+        both = np.concatenate([elements * compared, dimensions[rows]])
+        code = distinct_rows(*both.T)
+        found[rows] = compared[0] & np.isin(code[len(elements) :], code[: len(elements)])
+    return found
+
+
+def _shared_size(dimensions: Ints, sliced: Mask) -> int:
+    """Return the leading dimension that these arrays share (not that of a loop), if it can be halved, or 0."""
+    sizes = np.unique(np.where(sliced, dimensions[:, 1], dimensions[:, 0]))
+    size = int(sizes[0])
+    return size if len(sizes) == 1 and size >= 2 and size % 2 == 0 else 0
+
+
+def _is_ambiguous(dimensions: Ints, codes: Ints, code: int, shared: list[int], state: list[bool]) -> bool:
+    """Return whether the batch size of an argument is also a dimension of weights.
+
+    It is the first one of an argument that is no state, the last one of another argument, or one of two of an array.
+    """
+    has_size = dimensions == shared[code]
+    others = {int(c) for c in codes[has_size[:, 0]]} - {code}
+    weights = any(not state[c] or shared[c] != shared[code] for c in others)
+    repeated = has_size[np.isin(codes, [code, *others])].sum(axis=1) > 1
+    return weights or bool(repeated.any() or (_is_last(dimensions, shared[code]) & (codes != code)).any())
+
+
+def _is_last(dimensions: Ints, size: int) -> Mask:
+    """Return which of these arrays have several dimensions, of which the last one has this size."""
+    rank = (dimensions > 0).sum(axis=1)
+    last: Mask = (rank > 1) & (dimensions[np.arange(len(rank)), rank - 1] == size)
+    return last
+
+
+def _is_of_features(a: LayerActivations, size: int) -> bool:
+    """Return whether most bytes at the peak that have this dimension have it last, and are thus no batch of it."""
+    rows = np.flatnonzero(a.w.at_peak)
+    dimensions, extent = a.dimensions[rows], a.p.extent[rows]
+    is_last = _is_last(dimensions, size)
+    is_before = ((dimensions == size).sum(axis=1) > is_last) | np.isin(dimensions[:, 0], a.multiples_of(size))
+    return int(extent[is_last & ~is_before].sum()) > int(extent[is_before].sum())
+
+
+def _whole_arrays(a: LayerActivations, size: int, values: Ints) -> Ints:
+    """Return the parameters and outputs that have this leading dimension, and these parameters.
+
+    Caches and outputs that a loop stacks have it after the number of iterations.
+    """
+    p = a.p
+    whole = (a.w.in_memory & np.isin(p.category, (PARAMETER, DONATED, LIVE_OUT)))[p.owner]
+    whole &= np.arange(len(p.owner)) == p.representative[p.owner]
+    if a.is_training:
+        whole &= (a.dimensions[:, 0] == size) & ~a.is_state
+    else:
+        stacked = (a.dimensions[:, 1] == size) & _is_sliced(a, np.arange(len(p.owner)))
+        whole &= (a.dimensions[:, 0] == size) | (stacked & (a.is_state | (p.category == LIVE_OUT)[p.owner]))
+    return np.union1d(np.flatnonzero(whole), values)
+
+
+def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
+    p, w, size = a.p, a.w, batch.size
+    has_batch = (a.dimensions == size).any(axis=1) | np.isin(a.dimensions[:, :2], a.multiples_of(size)).any(axis=1)
+    # With as many samples as layers, stacked weights and their gradients have this dimension, too.
+    temps = w.in_arena & has_batch & ~(a.is_like_state & a.is_training)
+    fixed = -int(p.allocation_size[p.owner[batch.values]].sum()) // 2
+    change = Change(fixed, -(w.only(temps) // 2))
+    # A step may have activations that show no batch in their shape. Smaller ones may fit into outputs.
+    others = w.in_arena & ~a.is_like_state if a.is_training else temps
+    # Matrices of all pairs of samples fall to a quarter.
+    is_pairs = (a.dimensions[:, 1] > 0) & (a.dimensions[:, 2] == 0) & (a.dimensions[:, :2] % size == 0).all(axis=1)
+    is_pairs &= a.dimensions[:, :2].min(axis=1) <= MAX_VIEWS * size
+    pairs = w.only(w.in_arena & is_pairs & ~a.is_like_state) // 4
+    most = (Change(fixed, -(w.only(some) // 2 + pairs)) for some in (temps, others))
+    rows = np.flatnonzero(temps & w.at_peak)
+    half = int(np.median(p.extent[rows])) // 2 if len(rows) else w.total
+    # What packing loses may halve as well.
+    temporaries = max(map(w.saved, most)) + fixed + w.lost // 2
+    upper = int(BATCH_UPPER * (with_vmem(w, temporaries, rows) - fixed)) + w.room_in_outputs(half)
+    upper = min(upper, w.arena_bytes - fixed)
+    where = " on each device" if is_partitioned(p) else ""
+    text = f"Halve the batch of `{batch.name}`{where} ({size:,} to {size // 2:,})."
+    if a.is_training:
+        all_pairs = w.at_peak & is_pairs & (a.dimensions[:, :2].max(axis=1) <= MAX_VIEWS * size) & ~a.is_like_state
+        is_coupled = p.extent[all_pairs].sum() > MIN_PAIRS * w.peak
+        text += f" {NOT_INDEPENDENT if is_coupled else ACCUMULATION}"
+    lower = 0 if batch.is_shared else int(BATCH_LOWER * w.saved(change))
+    bounds = lower, upper if len(rows) else 0
+    values = np.union1d(rows, batch.values)
+    found = of_values(a, "batch", values, change, bounds, text)
+    return replace(found, argument=batch.name, parameter=batch.number)
