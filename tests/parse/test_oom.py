@@ -607,7 +607,7 @@ def test_a_log_is_decompressed_wherever_it_comes_from(
     file.write_bytes(data)
     os.mkfifo(pipe)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(data)))
-    writer = threading.Thread(target=pipe.write_bytes, args=(data,))
+    writer = threading.Thread(target=pipe.write_bytes, args=(data,), daemon=True)
     writer.start()
     with file.open("rb") as opened:
         for source in (data, file, str(file), file.as_uri(), opened, io.BytesIO(data), "-", pipe):
@@ -758,3 +758,17 @@ def test_a_warning_with_buffers_below_it() -> None:
     assert alone.buffers.num_rows > 0
     assert found.buffers.num_rows == alone.buffers.num_rows
     assert found.reports["form"].to_pylist() == ["peak_buffers", "runtime"]
+
+
+@pytest.mark.parametrize("others", [14, 15, 16])
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("Out of memory while trying to allocate 2 bytes.\nPeak buffers:\n\tBuffer 1:", "Peak buffers:"),
+        ("Ran out of memory in memory space hbm. Used 2G of 1G hbm.", "Total hbm usage >= 20.87G:"),
+    ],
+)
+def test_a_message_that_ends_before_a_line_that_could_continue_it(texts: tuple[str, str], others: int) -> None:
+    """After 16 lines that do not match, a message is finished, also by a line that begins another list."""
+    first, last = texts
+    read_oom("\n".join([first, *(f"step {i}" for i in range(others)), last]))

@@ -86,6 +86,9 @@ class _OpenMessages:
     def __len__(self) -> int:
         return len(self._all)
 
+    def __contains__(self, message: object) -> bool:
+        return message in self._all
+
     def add(self, message: Message) -> None:
         self._all[message] = None
         for messages in self._by_stream[message.label, message.thread], self._by_label[message.label], self._bare:
@@ -179,8 +182,11 @@ class _Scanner:
         self, number: int, label: str | None, thread: str | None, text: str, owner: Message | None
     ) -> None:
         """Add a line with an anchor to its message, or begin a new message."""
-        if owner and _CONTINUES.search(text) and self._offer(owner, number, label, thread, text):
-            return
+        if owner and _CONTINUES.search(text):
+            if self._offer(owner, number, label, thread, text):
+                return
+            if owner not in self._open:  # it had too many lines that do not match
+                owner = None
         encoded = text.encode("utf-8", "replace")
         m = _ANCHOR.search(encoded)
         offset = len(encoded[: m.start()].decode("utf-8")) if m else 0
