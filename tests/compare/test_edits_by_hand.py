@@ -114,6 +114,7 @@ SHAPES = {(Shape("f32", (6, 2)), Shape("f32", (8, 2))): "w", (Shape("f32", (6,))
         ([6, -1], [8, 8], {}, "loops run 8 iterations instead of 6", [True, False, True]),
         ([12], [16], SHAPES, None, None),
         ([6, 7], [8, 9], {}, None, None), ([6], [6], {}, None, None), ([6], [-1], {}, None, None),
+        ([6], [0], SHAPES, None, None),
     ],
 )  # fmt: skip
 def test_loops_with_another_trip_count(

@@ -199,7 +199,7 @@ def _trip_counts(c: Context, before: list[int], after: list[int]) -> Iterator[Ed
 
     A loop over all elements of an array runs more often if a dimension of an argument grows, which is the cause.
     """
-    only_a, only_b = (set(x) - set(y) - {-1} for x, y in ((before, after), (after, before)))
+    only_a, only_b = (set(x) - set(y) - {-1, 0} for x, y in ((before, after), (after, before)))
     if len(only_a) == len(only_b) == 1:
         x, y = only_a.pop(), only_b.pop()
         shapes = reversed(c.interface.shapes.items())
