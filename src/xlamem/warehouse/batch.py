@@ -143,4 +143,4 @@ def _check(fields: Mapping[str, Any], types: Mapping[str, type]) -> None:
         if wanted is int and not 0 <= value < 1 << 63:
             raise ValueError(f"{name} is {value!r:.80}")
         if wanted is not int and not isinstance(value, Lazy):
-            "".join(value).encode()  # half a character cannot be written
+            "".join(value).encode()  # a lone surrogate cannot be encoded

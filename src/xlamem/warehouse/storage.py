@@ -147,6 +147,8 @@ class Storage:
         """Raise DumpError instead of what a damaged Parquet file raises."""
         try:
             yield
+        except (MemoryError, pa.ArrowCancelled):
+            raise
         except (OSError, pa.ArrowException) as error:
             raise DumpError(self.uri_of(name), f"a Parquet file ({str(error).partition(chr(10))[0]})") from error
 
