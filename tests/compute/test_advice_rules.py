@@ -248,6 +248,16 @@ def test_weights_and_activations_are_no_pairs_of_samples(is_training: bool, make
     assert row["lower"] <= half <= row["upper"] < 1.3 * half
 
 
+@pytest.mark.parametrize(("width", "coupled"), [(512, False), (256, True)])
+def test_features_twice_as_many_as_samples(width: int, coupled: bool, make: Make) -> None:
+    """Activations of 256 samples with 512 features are no pairs of samples: weights have 512 features, too."""
+    h = Buffer("h", f"f32[256,{width}]", (0, 7), "jit(f)/jvp()/dot_general")
+    gradient = Buffer("g", f"f32[256,{width}]", (6, 8), "jit(f)/transpose(jvp())/mul")
+    weights = [argument("w", "f32[64,512]", 0, uses="  w.new, operand 0"), output("w.new", "f32[64,512]")]
+    (row,) = advice(program(make, [*weights, argument("x", "f32[256,64]", 1), h, gradient]), "batch")
+    assert ("All pairs of samples are compared" in row["action"]) == coupled
+
+
 def test_nodes_and_edges(make: Make) -> None:
     """Of two batches, that of which most bytes are known to depend is halved: most activations have the edges first."""
     nodes = Buffer("h", "f32[64,32]", (0, 7), "jit(f)/jvp()/add")
@@ -1067,7 +1077,8 @@ SCORES = Buffer("dot.1", "f32[8,4,64,64]", (1, 2), FORWARD, uses="  exp.1, opera
 WEIGHTS = Buffer("exp.1", "f32[8,4,64,64]", (2, 7), "jit(f)/jvp()/exp", uses="  dot.2, operand 0")
 ATTENDED = Buffer("dot.2", "f32[8,4,64,16]", (3, 4), FORWARD)
 ATTENTION_GRADIENT = Buffer("dot.3", "f32[8,4,64,64]", (6, 7), f"{BACKWARD}/dot_general")
-ATTENTION = [SCORES, WEIGHTS, ATTENDED, ATTENTION_GRADIENT]
+TOKENS = argument("tokens", "s32[8,64]", 0)
+ATTENTION = [TOKENS, SCORES, WEIGHTS, ATTENDED, ATTENTION_GRADIENT]
 MATRIX = SCORES.size
 
 
@@ -1088,7 +1099,7 @@ def test_attention_sample_by_sample(make: Make) -> None:
 
 
 def test_attention_without_a_backward_pass(make: Make) -> None:
-    buffers = [b._replace(op_name=b.op_name.replace("jvp()/", "")) for b in ATTENTION[:3]]
+    buffers = [b._replace(op_name=b.op_name.replace("jvp()/", "")) for b in ATTENTION[:4]]
     (row,) = attention_advice(make, *buffers)
     assert "jax.lax.map over f, where" in row["action"]
 
@@ -1107,11 +1118,11 @@ def test_as_many_heads_as_features_of_each(make: Make) -> None:
     """Queries of 64 heads with 64 features each are square matrices, too, but multiplied they become larger."""
     queries = Buffer("dot.0", "f32[8,128,64,64]", (1, 6), FORWARD, uses="  dot.1, operand 0")
     scores = Buffer("dot.1", "f32[8,64,128,128]", (2, 3), FORWARD)
-    assert attention_advice(make, queries, scores) == []
+    assert attention_advice(make, argument("tokens", "s32[8,128]", 0), queries, scores) == []
 
 
 def test_square_matrices_that_no_product_reads(make: Make) -> None:
-    assert attention_advice(make, SCORES, WEIGHTS._replace(uses=""), ATTENDED, ATTENTION_GRADIENT) == []
+    assert attention_advice(make, TOKENS, SCORES, WEIGHTS._replace(uses=""), ATTENDED, ATTENTION_GRADIENT) == []
 
 
 @pytest.mark.parametrize(("features", "n"), [(16, 1), (64, 0)])
@@ -1127,22 +1138,22 @@ def test_images_as_wide_as_they_have_channels(make: Make) -> None:
     """A convolution reads them, and makes them smaller."""
     image = Buffer("conv.1", "f32[8,64,64,64]", (1, 6), "jit(f)/jvp()/conv_general_dilated", uses="  conv.2, operand 0")
     smaller = Buffer("conv.2", "f32[8,32,32,64]", (2, 3), "jit(f)/jvp()/conv_general_dilated")
-    assert attention_advice(make, image, smaller) == []
+    assert attention_advice(make, TOKENS, image, smaller) == []
 
 
 @pytest.mark.parametrize(("trips", "n"), [(6, 1), (5, 0)])
 def test_attention_in_a_loop(trips: int, n: int, make: Make) -> None:
     """The product writes its result into a stack of all iterations, which is larger than the matrix."""
     stacked = ATTENDED._replace(shape="f32[6,8,4,64,16]", instruction="fusion(%x)")
-    buffers = [loop("while.1", trips), SCORES, WEIGHTS, stacked, ATTENTION_GRADIENT]
+    buffers = [TOKENS, loop("while.1", trips), SCORES, WEIGHTS, stacked, ATTENTION_GRADIENT]
     assert len(attention_advice(make, *buffers)) == n
 
 
 def test_states_of_linear_attention(make: Make) -> None:
     """Each step multiplies a state by one vector, which is no attention to all positions."""
     state = SCORES._replace(uses="  dot.2, operand 1", live=(1, 7))
-    assert attention_advice(make, state, ATTENDED._replace(shape="f32[8,4,64]")) == []
-    assert len(attention_advice(make, state, ATTENDED._replace(shape="f32[8,4,2,64]"))) == 1
+    assert attention_advice(make, TOKENS, state, ATTENDED._replace(shape="f32[8,4,64]")) == []
+    assert len(attention_advice(make, TOKENS, state, ATTENDED._replace(shape="f32[8,4,2,64]"))) == 1
 
 
 @pytest.mark.parametrize(("trips", "n"), [(6, 0), (5, 1)])
@@ -1164,3 +1175,37 @@ def test_the_largest_groups() -> None:
     assert largest_groups(codes, sizes).tolist() == [*range(MAX_GROUPS - 1), 700]
     assert largest_groups(codes[:8], sizes[:8]).tolist() == [0, 1, 2]
     assert largest_groups(codes[:2], sizes[:2]).tolist() == []
+
+
+def test_a_residual_stream_as_wide_as_long(make: Make) -> None:
+    """(layers, samples, 64, 64) has two dimensions of 64, but is no matrix of attention."""
+    stream = Buffer("while.1{1}", "f32[2,8,64,64]", (2, 7), "jit(f)/jvp()/while")
+    (row,) = attention_advice(make, *ATTENTION, loop("while.1", 2), stream)
+    assert row["n_buffers"] == 2
+
+
+def test_stacked_matrices_of_attention(make: Make) -> None:
+    stack = Buffer("while.1{1}", "f32[2,8,4,64,64]", (2, 7), "jit(f)/jvp()/while")
+    (row,) = attention_advice(make, *ATTENTION, loop("while.1", 2), stack)
+    assert (row["n_buffers"], row["shape"]) == (3, "f32[2,8,4,64,64]")
+    assert "in 8 parts" in row["action"]
+
+
+def test_states_of_chunks_of_linear_attention(make: Make) -> None:
+    """16 queries of a chunk are multiplied by a state of 64 by 64 features; no array has 64 positions."""
+    state = SCORES._replace(uses="  dot.2, operand 1", live=(1, 7))
+    queries = Buffer("q", "f32[8,4,16,64]", (0, 2), "jit(f)/jvp()/dot_general")
+    result = ATTENDED._replace(shape="f32[8,4,16,64]")
+    assert attention_advice(make, argument("x", "f32[8,256,256]", 0), queries, state, result) == []
+    assert len(attention_advice(make, argument("x", "f32[8,64,256]", 0), queries, state, result)) == 1
+
+
+def test_attention_in_many_windows(make: Make) -> None:
+    buffers = [b._replace(shape=b.shape.replace("[8,4,", "[520,4,")) for b in ATTENTION]
+    (row,) = attention_advice(make, *buffers)
+    assert "in 52 parts" in row["action"]
+
+
+def test_zero_dimensions(make: Make) -> None:
+    zero = SCORES._replace(shape="f32[128,0,64,0,0,64]", uses="  dot.2, operand 0")
+    assert attention_advice(make, TOKENS, zero, ATTENDED) == []

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from .activations import Activations
-from .bounds import of_values, with_vmem
+from .aliasing import is_partitioned
+from .bounds import largest_divisor, of_values, with_vmem
 from .buffer_names import trip_counts_of
-from .columns import Ints, flags_of
+from .columns import Ints, Mask, flags_of
 from .interventions import Intervention
+from .layout import DONATED, PARAMETER
 from .op_names import END, matching
 from .origins import uses_of
 from .what_if import Change
@@ -19,33 +21,43 @@ ATTENTION_LOWER, ATTENTION_UPPER = 0.6, 1.25
 """Multiples of the estimate that are bounds; docs/advice.md has the measurements."""
 IN_FLIGHT = 4
 """Matrices of one part that are live at the same time: scores and weights of attention, and their gradients."""
+MAX_PARTS = 64
+"""Maximum number of parts that are proposed."""
 
 
 def attention_by_parts(a: Activations) -> Iterator[Intervention]:
-    """Keep no matrices of pairs of positions, and compute those of one sample or head at a time."""
-    p, matrices = a.p, _matrices(a)
+    """Keep no matrices of pairs of positions, and compute those of a few samples or heads at a time."""
+    p = a.p
+    is_stack = np.isin(a.dimensions[:, 0], [n for n in trip_counts_of(p) if n > 0])  # of all iterations of a loop
+    sizes = np.where(a.dimensions > 0, a.dimensions, 1)
+    elements = sizes.prod(axis=1, dtype=np.float64)
+    of_iteration = elements / np.where(is_stack, sizes[:, 0], 1)
+    matrices = _matrices(a, is_stack, of_iteration)
     if not len(matrices):
         return
     largest = matrices[np.argmax(p.extent[matrices])]
     dimensions = a.dimensions[largest][a.dimensions[largest] > 0]
-    parts, length = int(dimensions[:-2].max()), dimensions[-1]
-    members = a.w.in_arena & ((a.dimensions == length).sum(axis=1) > 1) & (p.extent >= p.extent[largest] // 4)
+    length, others = int(dimensions[-1]), dimensions[int(is_stack[largest]) : -2].tolist()
+    parts = max(largest_divisor(n, MAX_PARTS) for n in others)
+    is_alike = np.isin([elements, of_iteration], [elements[largest], of_iteration[largest]]).any(axis=0)
+    members = a.w.in_arena & is_alike & ((a.dimensions == length).sum(axis=1) > 1)
     only = a.w.only(a.with_slot_mates(members))
     in_flight = IN_FLIGHT * int(p.extent[largest]) // parts
     estimate, best = (a.w.saved(Change(0, -only + np.where(only > 0, more, 0))) for more in (in_flight, 0))
     if parts < 2 or estimate <= 0:
         return
     function = "jax.checkpoint(f)" if a.is_training else "f"
+    where = " on each device" if is_partitioned(p) else ""
     text = (
-        f"Compute attention in {parts:,} parts along one dimension of samples or heads: jax.lax.map over {function}, "
-        "where f gets queries, keys and values of a part. A kernel for flash attention keeps no "
-        f"matrix of {length:,} by {length:,} at all."
+        f"Compute attention in {parts:,} parts{where} along one dimension of samples or heads: jax.lax.map over "
+        f"{function}, where f gets queries, keys and values of a part. A kernel for flash attention keeps no matrix of "
+        f"{length:,} by {length:,} at all."
     )
     bounds = int(ATTENTION_LOWER * estimate), with_vmem(a.w, int(ATTENTION_UPPER * best) + a.w.lost)
     yield of_values(a, "attention", np.flatnonzero(members & a.w.at_peak), Change(0, in_flight - only), bounds, text)
 
 
-def _matrices(a: Activations) -> Ints:
+def _matrices(a: Activations, is_stack: Mask, elements: Ints) -> Ints:
     """Return the square matrices that products of the forward pass multiply by several vectors, which are smaller.
 
     In (samples, n, n), n may be the number of features if weights have a dimension of n.
@@ -53,11 +65,9 @@ def _matrices(a: Activations) -> Ints:
     p = a.p
     rank = (a.dimensions > 0).sum(axis=1)
     last, before = (a.dimensions[np.arange(len(rank)), np.maximum(rank - i, 0)] for i in (1, 2))
-    is_stack = np.isin(a.dimensions[:, 0], [n for n in trip_counts_of(p) if n > 0])  # of all iterations of a loop
     others = rank - 2 - is_stack
     is_square = (last == before) & ((others > 1) | (others == 1) & ~np.isin(last, a.dimensions[a.is_state]))
-    sizes = np.where(a.dimensions > 0, a.dimensions, 1)
-    elements = sizes.prod(axis=1, dtype=np.float64) / np.where(is_stack, sizes[:, 0], 1)
+    is_square &= np.isin(last, _lengths(a, rank))
     result, rows = np.zeros(p.tables["instructions"].num_rows), p.instruction_row
     np.maximum.at(result, rows[rows >= 0], elements[rows >= 0])
     codes, names = p.printed_op_names
@@ -65,5 +75,16 @@ def _matrices(a: Activations) -> Ints:
     value, user, _, _ = uses_of(p)
     read = flags_of(is_square, value) & flags_of(is_product, user)
     value, user = value[read], user[read]
-    several = (result[user] < elements[value]) & (result[user] > elements[value] / last[value])
+    several = (result[user] < elements[value]) & (result[user] * last[value] > elements[value])
     return np.unique(value[several])
+
+
+def _lengths(a: Activations, rank: Ints) -> Ints:
+    """Return what may be numbers of positions: the second dimension of arguments, and of (samples, n, features).
+
+    The states of linear attention are square matrices of features, and multiplied by several vectors, too.
+    """
+    is_argument = np.isin(a.p.category, (PARAMETER, DONATED))[a.p.owner]
+    second, third = a.dimensions[:, 1], a.dimensions[:, 2]
+    found = is_argument & (rank > 1) | (rank == 3) & (second != third)
+    return np.unique(second[found & ~a.is_like_state])

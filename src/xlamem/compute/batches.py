@@ -171,6 +171,8 @@ def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
     # Matrices of all pairs of samples fall to a quarter.
     is_pairs = (a.dimensions[:, 1] > 0) & (a.dimensions[:, 2] == 0) & (a.dimensions[:, :2] % size == 0).all(axis=1)
     is_pairs &= a.dimensions[:, :2].min(axis=1) <= MAX_VIEWS * size
+    # Of samples and features, weights have a dimension.
+    is_pairs &= ~np.isin(a.dimensions[:, :2], a.dimensions[a.is_state]).any(axis=1)
     pairs = w.only(w.in_arena & is_pairs & ~a.is_like_state) // 4
     most = (Change(fixed, -(w.only(some) // 2 + pairs)) for some in (temps, others))
     rows = np.flatnonzero(temps & w.at_peak)

@@ -51,3 +51,8 @@ def of_values(
         order = np.concatenate([order[members], order[~members]])
     confidence: Confidence = "likely" if lower > 0 else "try"
     return Intervention(kind, order, change, lower, upper, confidence, text, scope=scope, names=names)
+
+
+def largest_divisor(size: int, most: int) -> int:
+    """Return the largest number up to `most` that divides a size."""
+    return max(n for n in range(1, most + 1) if size % n == 0)

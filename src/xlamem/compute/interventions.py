@@ -172,7 +172,7 @@ def _narrower_argument(w: WhatIf, name: str, number: int, values: Ints, outputs:
     estimate = w.saved(change)
     lower, upper = -estimate if widened else int(0.4 * estimate), estimate + int(MARGIN * w.peak)
     best = w.saved(Change(change.fixed, -_narrowed_with(w, values, wide)))
-    upper = max(upper, upper - estimate + best)
+    upper += best - estimate
     large = estimate >= MIN_ARGUMENT_SHARE * w.total
     confidence: Confidence = "try" if widened else "likely"
     return Intervention("dtype", values, change, lower, upper if large else 0, confidence, text, name, number)
@@ -448,6 +448,10 @@ def _are_slices(w: WhatIf) -> Mask:
 
 def _dimensions(p: Program) -> tuple[Ints, pa.Array]:
     """Return codes (-1 for none) and texts of the dimensions of each array, without those of 1."""
+    return p.once("dimensions", lambda: _read_dimensions(p))
+
+
+def _read_dimensions(p: Program) -> tuple[Ints, pa.Array]:
     codes, names = encoded(p.tables["values"]["shape"])
     found = pc.struct_field(pc.extract_regex(pc.cast(names, pa.string()), r"^\w+\[(?P<n>[\d,]+)\]"), "n")
     number, texts = encoded(pa.chunked_array([pc.replace_substring_regex(found, r"\b1,|,1$", "")]))

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .activations import FORWARD, Activations
-from .bounds import of_values, with_vmem
+from .aliasing import is_partitioned
+from .bounds import largest_divisor, of_values, with_vmem
 from .columns import Ints, Mask, flags_of
 from .interventions import Intervention
 from .origins import has_opcode, uses_of
@@ -51,9 +52,10 @@ def chunked_losses(a: Activations) -> Iterator[Intervention]:
         return
     best = Change(0, -only + only // logits.chunks)
     bounds = int(LOSS_LOWER * estimate), with_vmem(a.w, int(LOSS_UPPER * a.w.saved(best)) + a.w.lost)
+    where = " on each device" if is_partitioned(a.p) else ""
     text = (
-        f"Compute logits and loss in {logits.chunks} chunks, so that only the logits of one chunk exist at a time: "
-        f"jax.lax.map over jax.checkpoint(f), where f computes both for {logits.size // logits.chunks:,} of the "
+        f"Compute logits and loss in {logits.chunks} chunks{where}, so that only the logits of one chunk exist at a "
+        f"time: jax.lax.map over jax.checkpoint(f), where f computes both for {logits.size // logits.chunks:,} of the "
         f"{logits.size:,} along a dimension of the samples."
     )
     values = np.flatnonzero(logits.members & a.w.at_peak)
@@ -107,17 +109,12 @@ def _split(a: Activations, value: int) -> Logits | None:
     if not of_weights or a.is_like_state[value]:
         return None
     classes = own[-1] if own[-1] in of_weights else max(of_weights)
-    samples = max((d for d in own if d != classes), key=lambda d: (_chunks(d), d), default=1)
-    if _chunks(samples) < 2:
+    chunks, samples = max(((largest_divisor(d, MAX_CHUNKS), d) for d in own if d != classes), default=(1, 1))
+    if chunks < 2:
         return None
     weights = weights[(a.dimensions[weights] == classes).any(axis=1)]
     elements = np.where(a.dimensions > 0, a.dimensions, 1).prod(axis=1, dtype=np.float64)
     if classes < MORE_CLASSES * elements[weights].max() / classes:
         return None
-    members = a.w.in_arena & (elements == elements[value]) & (a.dimensions == classes).any(axis=1)
-    return Logits(members, samples, _chunks(samples), int(p.extent[weights].max()))
-
-
-def _chunks(size: int) -> int:
-    """Return the largest number of equal chunks, up to MAX_CHUNKS."""
-    return max(n for n in range(1, MAX_CHUNKS + 1) if size % n == 0)
+    members = a.w.in_arena & (elements == elements[value]) & (a.dimensions == classes).any(axis=1) & ~a.is_like_state
+    return Logits(members, samples, chunks, int(p.extent[weights].max()))

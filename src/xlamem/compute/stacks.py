@@ -99,11 +99,14 @@ class LoopActivations(Activations):
 
     def are_slices_of(self, stacks: Ints) -> Mask:
         """Return which temporaries have the dimensions of one of these arrays, but 1 in place of the first."""
-        of_slices = self.dimensions[stacks]
-        of_slices[:, 0] = 1
-        code = np.unique(np.concatenate([of_slices, self.dimensions]), axis=0, return_inverse=True)[1].reshape(-1)
-        found: Mask = self.w.in_arena & np.isin(code[len(stacks) :], code[: len(stacks)])
+        is_slice = self.w.in_arena & (self.dimensions[:, 0] == 1)
+        found: Mask = is_slice & np.isin(self._of_elements, self._of_elements[stacks])
         return found
+
+    @cached_property
+    def _of_elements(self) -> Ints:
+        """Codes that are equal for arrays with the same dimensions after the first one."""
+        return distinct_rows(*self.dimensions[:, 1:].T)
 
     def _first_read(self, values: Ints) -> int:
         """Return the first step at which one of these values is read."""

@@ -16,7 +16,7 @@ from .requirement import must_fit
 MAX_GROUPS = 256
 """Maximum number of arguments, loops or families of layers for which an intervention is estimated.
 
-Each estimate takes time for the whole program. The others are smaller than one in 256, and save next to nothing.
+Each estimate takes time for the whole program. Each of the others has less than 1/256 of the bytes.
 """
 
 
