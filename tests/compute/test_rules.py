@@ -379,7 +379,7 @@ def test_what_is_worth_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [*(intervention(*both) for both in bounds), intervention(9, 60, ())]
     monkeypatch.setattr("xlamem.compute.advice._OF_BUFFERS", (lambda w: iter(rows),))
     monkeypatch.setattr("xlamem.compute.advice._OF_ACTIVATIONS", ())
-    monkeypatch.setattr("xlamem.compute.advice.Activations", lambda w: None)
+    monkeypatch.setattr("xlamem.compute.advice.LayerActivations", lambda w: None)
     w: Any = SimpleNamespace(total=1000)
     assert [(i.lower, i.upper) for i in _ranked(w)] == [(900, 1000), (20, 30), (-500, 40), (5, 10)]
     limited = _limited(w, intervention(1500, 2000))
