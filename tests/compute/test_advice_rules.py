@@ -1209,3 +1209,29 @@ def test_attention_in_many_windows(make: Make) -> None:
 def test_zero_dimensions(make: Make) -> None:
     zero = SCORES._replace(shape="f32[128,0,64,0,0,64]", uses="  dot.2, operand 0")
     assert attention_advice(make, TOKENS, zero, ATTENDED) == []
+
+
+def test_grouped_heads(make: Make) -> None:
+    """The largest dimension of samples, groups and heads is split, wherever it is."""
+    buffers = [b._replace(shape=b.shape.replace("[8,4,", "[2,3,16,")) for b in ATTENTION]
+    (row,) = attention_advice(make, *buffers)
+    assert "in 16 parts" in row["action"]
+
+
+def test_attention_of_two_lengths(make: Make) -> None:
+    """That of an encoder is smaller than that of the decoder."""
+    names = {"dot.1": "dot.5", "exp.1": "exp.2", "dot.2": "dot.6", "dot.3": "dot.7"}
+    small = [
+        b._replace(
+            name=names[b.name], shape=b.shape.replace("64,64]", "32,32]").replace("64,16]", "32,16]"),
+            uses=b.uses.replace("exp.1", "exp.2").replace("dot.2", "dot.6"),
+        )
+        for b in ATTENTION[1:]
+    ]  # fmt: skip
+    encoded = argument("source", "s32[8,32]", 1)
+    (row,) = attention_advice(make, encoded, *small, *ATTENTION)
+    assert (row["n_buffers"], row["shape"]) == (2, "f32[8,4,64,64]")
+
+
+def test_logits_with_the_first_name_of_a_program(make: Make) -> None:
+    assert len(advice(program(make, [LOGITS, SOFTMAX, HEAD]), "loss")) == 1

@@ -42,7 +42,7 @@ class Logits(NamedTuple):
 
 def chunked_losses(a: Activations) -> Iterator[Intervention]:
     """Compute logits and loss of a chunk of the samples at a time."""
-    logits = _logits(a) if a.is_training and len(uses_of(a.p)[0]) else None
+    logits = _logits(a) if len(uses_of(a.p)[0]) else None
     if logits is None:
         return
     only = a.w.only(a.with_slot_mates(logits.members))
