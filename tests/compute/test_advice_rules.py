@@ -14,6 +14,7 @@ import pytest
 from attacks import record, value
 
 import xlamem
+from xlamem.compute.layers import LayerActivations
 from xlamem.compute.program import program as program_of
 from xlamem.compute.what_if import MAX_GROUPS, WhatIf, largest_groups
 
@@ -254,7 +255,9 @@ def test_features_twice_as_many_as_samples(width: int, coupled: bool, make: Make
     h = Buffer("h", f"f32[256,{width}]", (0, 7), "jit(f)/jvp()/dot_general")
     gradient = Buffer("g", f"f32[256,{width}]", (6, 8), "jit(f)/transpose(jvp())/mul")
     weights = [argument("w", "f32[64,512]", 0, uses="  w.new, operand 0"), output("w.new", "f32[64,512]")]
-    (row,) = advice(program(make, [*weights, argument("x", "f32[256,64]", 1), h, gradient]), "batch")
+    dump = program(make, [*weights, argument("x", "f32[256,64]", 1), h, gradient])
+    (row,) = advice(dump, "batch")
+    assert LayerActivations(WhatIf(program_of(dump))).is_state.any()
     assert ("All pairs of samples are compared" in row["action"]) == coupled
 
 
