@@ -6,6 +6,7 @@ import re
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from .. import kernels as pc
@@ -126,6 +127,12 @@ class Activations:
                 numbers = [int(n) for n in match[1].split(",")[:MAX_DIMENSIONS] if 0 < len(n) < 18]
                 found[i, : len(numbers)] = numbers
         return found[codes]
+
+    @cached_property
+    def elements(self) -> npt.NDArray[np.float64]:
+        """The number of elements of each array by these dimensions; 1 for arrays without any."""
+        elements: npt.NDArray[np.float64] = np.where(self.dimensions > 0, self.dimensions, 1).prod(axis=1, dtype=float)
+        return elements
 
     @cached_property
     def opcode(self) -> tuple[Ints, list[str]]:

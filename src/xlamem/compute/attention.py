@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from .activations import Activations
 from .aliasing import is_partitioned
@@ -29,9 +30,7 @@ def attention_by_parts(a: Activations) -> Iterator[Intervention]:
     """Keep no matrices of pairs of positions, and compute those of a few samples or heads at a time."""
     p = a.p
     is_stack = np.isin(a.dimensions[:, 0], [n for n in trip_counts_of(p) if n > 0])  # of all iterations of a loop
-    sizes = np.where(a.dimensions > 0, a.dimensions, 1)
-    elements = sizes.prod(axis=1, dtype=np.float64)
-    of_iteration = elements / np.where(is_stack, sizes[:, 0], 1)
+    of_iteration = a.elements / np.where(is_stack, a.dimensions[:, 0], 1)
     matrices = _matrices(a, is_stack, of_iteration)
     if not len(matrices):
         return
@@ -39,7 +38,7 @@ def attention_by_parts(a: Activations) -> Iterator[Intervention]:
     dimensions = a.dimensions[largest][a.dimensions[largest] > 0]
     length, others = int(dimensions[-1]), dimensions[int(is_stack[largest]) : -2].tolist()
     parts = max(largest_divisor(n, MAX_PARTS) for n in others)
-    is_alike = np.isin([elements, of_iteration], [elements[largest], of_iteration[largest]]).any(axis=0)
+    is_alike = np.isin([a.elements, of_iteration], [a.elements[largest], of_iteration[largest]]).any(axis=0)
     members = a.w.in_arena & is_alike & ((a.dimensions == length).sum(axis=1) > 1)
     only = a.w.only(a.with_slot_mates(members))
     in_flight = IN_FLIGHT * int(p.extent[largest]) // parts
@@ -57,7 +56,7 @@ def attention_by_parts(a: Activations) -> Iterator[Intervention]:
     yield of_values(a, "attention", np.flatnonzero(members & a.w.at_peak), Change(0, in_flight - only), bounds, text)
 
 
-def _matrices(a: Activations, is_stack: Mask, elements: Ints) -> Ints:
+def _matrices(a: Activations, is_stack: Mask, elements: npt.NDArray[np.float64]) -> Ints:
     """Return the square matrices that products of the forward pass multiply by several vectors, which are smaller.
 
     In (samples, n, n), n may be the number of features if weights have a dimension of n.

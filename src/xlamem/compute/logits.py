@@ -113,8 +113,8 @@ def _split(a: Activations, value: int) -> Logits | None:
     if chunks < 2:
         return None
     weights = weights[(a.dimensions[weights] == classes).any(axis=1)]
-    elements = np.where(a.dimensions > 0, a.dimensions, 1).prod(axis=1, dtype=np.float64)
-    if classes < MORE_CLASSES * elements[weights].max() / classes:
+    if classes < MORE_CLASSES * a.elements[weights].max() / classes:
         return None
-    members = a.w.in_arena & (elements == elements[value]) & (a.dimensions == classes).any(axis=1) & ~a.is_like_state
+    members = a.w.in_arena & (a.elements == a.elements[value]) & ~a.is_like_state
+    members &= (a.dimensions == classes).any(axis=1)
     return Logits(members, samples, chunks, int(p.extent[weights].max()))
