@@ -760,15 +760,23 @@ def test_a_warning_with_buffers_below_it() -> None:
     assert found.reports["form"].to_pylist() == ["peak_buffers", "runtime"]
 
 
-@pytest.mark.parametrize("others", [14, 15, 16])
+HBM_OOM = "Ran out of memory in memory space hbm. Used 2G of 1G hbm."
+PEAK_BUFFERS = "Out of memory while trying to allocate 2 bytes.\nPeak buffers:\n\tBuffer 1:"
+
+
 @pytest.mark.parametrize(
-    "texts",
+    ("first", "others", "last", "lines"),
     [
-        ("Out of memory while trying to allocate 2 bytes.\nPeak buffers:\n\tBuffer 1:", "Peak buffers:"),
-        ("Ran out of memory in memory space hbm. Used 2G of 1G hbm.", "Total hbm usage >= 20.87G:"),
+        (PEAK_BUFFERS, 14, "Peak buffers:", [1, 2, 18]),
+        (PEAK_BUFFERS, 15, "Peak buffers:", [1, 2, 19]),
+        (PEAK_BUFFERS, 16, "Peak buffers:", [1, 2, 20]),
+        (HBM_OOM, 15, "Total hbm usage >= 20.87G:", [1]),
+        (HBM_OOM, 16, "Total hbm usage >= 20.87G:", [1, 18]),
     ],
 )
-def test_a_message_that_ends_before_a_line_that_could_continue_it(texts: tuple[str, str], others: int) -> None:
+def test_a_message_that_ends_before_a_line_that_could_continue_it(
+    first: str, others: int, last: str, lines: list[int]
+) -> None:
     """After 16 lines that do not match, a message is finished, also by a line that begins another list."""
-    first, last = texts
-    read_oom("\n".join([first, *(f"step {i}" for i in range(others)), last]))
+    found = read_oom("\n".join([first, *(f"step {i}" for i in range(others)), last]))
+    assert found.reports["line"].to_pylist() == lines
