@@ -118,3 +118,14 @@ def test_files_of_a_store_have_names_of_their_own(tmp_path: Path, monkeypatch: p
         return [row for t in tables for row in t.to_pylist() if row["content_id"] != old.dumps[0]]
 
     assert values(made[0]) == values(made[1]) == values(old) != []
+
+
+def test_a_damaged_file_is_named_and_no_copy_is_left(batch: tuple[Storage, Batch], tmp_path: Path) -> None:
+    storage, old = batch
+    damaged = Path(storage.path(old.table_files("values")[0].path))
+    data = bytearray(damaged.read_bytes())
+    data[4:100] = bytes(96)  # the data, but not the footer
+    damaged.write_bytes(data)
+    with pytest.raises(xlamem.DumpError, match=f"{damaged.name}: expected a Parquet file"):
+        rewrite(storage, old, {old.dumps[0]}, frozenset(), "run")
+    assert not [p for p in (tmp_path / "out/values").rglob(".*") if p.is_file()]

@@ -261,6 +261,16 @@ def test_migrated(old: Path, fresh: Path) -> None:
     assert {p: p.read_bytes() for p in old.rglob("*") if p.is_file()} == before
 
 
+@pytest.mark.parametrize("table", ["labels", "modules", "values"])
+def test_a_damaged_file_is_named(old: Path, table: str) -> None:
+    damaged = old / next(file.path for file in state(old).files() if file.table == table)
+    damaged.write_bytes(b"PAR1")
+    with pytest.raises(xlamem.OutputError, match=f"{damaged.name}: expected a Parquet file"):
+        warehouse.migrate(old)
+    assert damaged.relative_to(old).as_posix() in {file.path for file in state(old).files()}
+    assert not [p for p in old.rglob("*") if p.name.startswith(".") and p.is_file()]
+
+
 def files_of(dest: Path) -> dict[str, bytes]:
     return {name: (dest / name).read_bytes() for name in on_disk(dest)}
 

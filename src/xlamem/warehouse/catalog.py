@@ -18,7 +18,7 @@ from .batch import Batch, File
 from .ledger import Ledger
 from .old import OldDumps
 from .state import to_files
-from .storage import Storage
+from .storage import GONE, Storage
 
 if TYPE_CHECKING:
     import pyarrow.dataset as arrow_dataset
@@ -151,7 +151,7 @@ class Catalog:
         for file, info in zip(files, infos, strict=True):
             path = self.storage.uri_of(file.path)
             if not info.is_file:
-                return DumpError(path, "a committed file; it is gone (if it was replaced, open the dataset again)")
+                return DumpError(path, GONE)
             if info.size is not None and info.size != file.bytes:
                 return DumpError(path, f"{file.bytes:,} bytes, as committed, not {info.size:,}")
         return None

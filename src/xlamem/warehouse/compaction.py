@@ -171,20 +171,17 @@ def _merged(storage: Storage, batches: list[Batch], run_id: str) -> Batch:
     names = tuple(sorted(batch.name for batch in batches))
     folder = "/".join(batches[0].files[0].path.split("/")[1:-1])
     name = xxhash.xxh3_128_hexdigest("\0".join(("compact", *names)).encode())
-    writer = BatchWriter(
+    order = _order(storage, batches)
+    with BatchWriter(
         storage, folder, name, run_id=run_id, compression_level=COMPRESSION_LEVEL, sorted_by=SORTED_BY,
         bloom_filters=dict.fromkeys(_large_tables(batches), sum(len(batch.dumps) for batch in batches)),
-    )  # fmt: skip
-    order = _order(storage, batches)
-    try:
+    ) as writer:  # fmt: skip
         for table in schema.WAREHOUSE:
             files = [file for batch in batches for file in batch.table_files(table)]
             for rows in _sorted_rows(storage, table, files, order):
                 writer.add(table, rows)
             writer.flush(table)
-    except BaseException:
-        writer.abandon()
-        raise
+        written = tuple(writer.close())
     size = sum(batch.merged_bytes or sum(file.bytes for file in batch.files) for batch in batches)
     return replace(
         batches[0],
@@ -192,7 +189,7 @@ def _merged(storage: Storage, batches: list[Batch], run_id: str) -> Batch:
         dumps=(),
         merges=names,
         quarantined=tuple(i for batch in batches for i in batch.quarantined),
-        files=tuple(writer.close()),
+        files=written,
         run_id=run_id,
         attempts={i: n for batch in batches for i, n in batch.attempts.items()},
         system=tuple(i for batch in batches for i in batch.system),
@@ -275,22 +272,12 @@ def _read(storage: Storage, table: str, file: File) -> pa.Table:
 
 def _read_groups(storage: Storage, table: str, file: File) -> Iterator[pa.Table]:
     """Yield the rows of a file with the columns of this version, one row group at a time."""
-    import pyarrow.parquet as pq
-
     spec = schema.WAREHOUSE[table].arrow
     encoded = [field.name for field in spec if pa.types.is_dictionary(field.type)]
-    path = storage.path(file.path)
-    with (
-        storage.parquet_errors(file.path),
-        pq.ParquetFile(path, filesystem=storage.system, read_dictionary=encoded) as parquet,
-    ):
-        for i in range(parquet.num_row_groups):
-            yield with_current_columns(parquet.read_row_group(i), spec)
+    for rows in storage.row_groups(file.path, read_dictionary=encoded):
+        yield with_current_columns(rows, spec)
 
 
 def _encoded_bytes(storage: Storage, file: File) -> int:
-    import pyarrow.parquet as pq
-
-    path = storage.path(file.path)
-    with storage.parquet_errors(file.path), pq.ParquetFile(path, filesystem=storage.system) as parquet:
+    with storage.open_parquet(file.path) as parquet:
         return sum(parquet.metadata.row_group(i).total_byte_size for i in range(parquet.num_row_groups))

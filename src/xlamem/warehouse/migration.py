@@ -92,17 +92,17 @@ class _Migration:
             return
         ids = tuple(sorted(contents))
         name = _hash(old.name, *ids, "", *quarantined)
-        writer = self._writer(old, name)
-        for table in schema.WAREHOUSE:
-            if table not in RUN_TABLES:
+        with self._writer(old, name) as writer:
+            for table in (name for name in schema.WAREHOUSE if name not in RUN_TABLES):
                 for rows in self._rows(old, table, contents if table != "quarantine" else {i: i for i in quarantined}):
                     writer.add(table, rows)
+            files = tuple(writer.close())
         yield replace(
             old,
             name=name,
             dumps=ids,
             quarantined=quarantined,
-            files=tuple(writer.close()),
+            files=files,
             schema_version=schema.VERSION,
             attempts={i: n for i, n in old.attempts.items() if i in quarantined},
             system=tuple(i for i in old.system if i in quarantined),
@@ -129,12 +129,8 @@ class _Migration:
 
     def _row_groups(self, batch: Batch, table: str) -> Iterator[pa.Table]:
         """Yield the rows of a table of version 1, and those that it did not store but that can be computed."""
-        import pyarrow.parquet as pq
-
         for file in batch.table_files(table):
-            with pq.ParquetFile(self.storage.path(file.path), filesystem=self.storage.system) as parquet:
-                for i in range(parquet.num_row_groups):
-                    yield parquet.read_row_group(i)
+            yield from self.storage.row_groups(file.path)
         if table == "peaks":
             yield self.old.device_peaks(batch)
 
@@ -155,10 +151,10 @@ class _Migration:
 
     def _new_batch(self, old: Batch, part: str, tables: dict[str, pa.Table]) -> Batch:
         name = _hash(old.name, part)
-        writer = self._writer(old, name)
-        for table, rows in tables.items():
-            writer.add(table, rows)
-        files = tuple(writer.close())
+        with self._writer(old, name) as writer:
+            for table, rows in tables.items():
+                writer.add(table, rows)
+            files = tuple(writer.close())
         return Batch(name, (), (), files, old.tool_version, schema.VERSION, old.run_id, tuple(schema.RUN_TABLES))
 
     def _writer(self, old: Batch, name: str) -> BatchWriter:

@@ -79,13 +79,10 @@ def new_occurrences(found: pa.Table, recorded: Iterable[pa.Table]) -> pa.Table:
 
 def recorded_occurrences(storage: Storage, state: State, labels: Mapping[str, str]) -> Iterator[pa.Table]:
     """Yield the keys of the occurrences that are recorded with exactly these labels, one file at a time."""
-    import pyarrow.parquet as pq
-
     for batch in state.occurrences(labels):
         runs = pa.array([run for run, found in batch.run_labels.items() if found == labels], pa.string())
         for file in batch.table_files("occurrences"):
-            path = storage.path(file.path)
-            with storage.parquet_errors(file.path), pq.ParquetFile(path, filesystem=storage.system) as parquet:
+            with storage.open_parquet(file.path) as parquet:
                 rows = parquet.read([*KEY, "run_id"])
             yield pc.filter(rows, pc.is_in(rows["run_id"], runs)) if batch.run_labels else rows
 
@@ -98,12 +95,9 @@ def occurrences_of_version_1(storage: Storage, state: State, labels: Mapping[str
 
 def read_occurrences(storage: Storage, files: Iterable[File]) -> pa.Table:
     """Return the rows of files of `occurrences`."""
-    import pyarrow.parquet as pq
-
     tables = []
     for file in files:
-        path = storage.path(file.path)
-        with storage.parquet_errors(file.path), pq.ParquetFile(path, filesystem=storage.system) as parquet:
+        with storage.open_parquet(file.path) as parquet:
             tables.append(parquet.read())
     return pa.concat_tables(tables)
 
@@ -112,7 +106,8 @@ def with_occurrences(storage: Storage, old: Batch, rows: pa.Table, run_id: str) 
     """Write a batch that has these rows of the occurrences of another."""
     folder = "/".join(old.table_files("occurrences")[0].path.split("/")[1:-1])
     name = xxhash.xxh3_128_hexdigest("\n".join((old.name, *row_keys(rows).to_pylist())).encode())
-    writer = BatchWriter(storage, folder, name, run_id=run_id)
-    writer.add("occurrences", rows)
+    with BatchWriter(storage, folder, name, run_id=run_id) as writer:
+        writer.add("occurrences", rows)
+        files = writer.close()
     others = (file for file in old.files if file.table != "occurrences")
-    return replace(old, name=name, files=(*others, *writer.close()))
+    return replace(old, name=name, files=(*others, *files))

@@ -168,11 +168,9 @@ class OldDumps:
 
     def read(self, batch: Batch, table: str, columns: tuple[str, ...]) -> pa.Table:
         """Return columns of a table of a batch; columns that it does not have are null."""
-        import pyarrow.parquet as pq
-
         tables = [pa.table({name: pa.array([], pa.null()) for name in columns})]
         for file in batch.table_files(table):
-            with pq.ParquetFile(self.storage.path(file.path), filesystem=self.storage.system) as parquet:
+            with self.storage.open_parquet(file.path) as parquet:
                 stored = parquet.read(columns=[c for c in columns if c in parquet.schema_arrow.names])
             tables.append(stored)
         return pa.concat_tables(tables, promote_options="permissive").select(columns)

@@ -29,7 +29,7 @@ SORTED_BY = {name: ("content_id",) for name in schema.WAREHOUSE if name not in s
 
 
 class BatchWriter:
-    """Writes the Parquet files of one batch."""
+    """Writes the Parquet files of one batch. As a context manager, it abandons them if an exception is raised."""
 
     def __init__(
         self,
@@ -58,6 +58,13 @@ class BatchWriter:
         self.suffix = "" if storage.local or not run_id else f"-{run_id[-8:]}"
         self.row_group_bytes = ROW_GROUP_BYTES // 2 if low_memory else ROW_GROUP_BYTES
         self.tables: dict[str, _TableWriter] = {}
+
+    def __enter__(self) -> BatchWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind:
+            self.abandon()
 
     def add(self, name: str, table: pa.Table) -> None:
         """Append rows to a table of `schema.WAREHOUSE`. Names may be plain or dictionary-encoded."""

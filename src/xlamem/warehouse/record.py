@@ -176,9 +176,9 @@ def batch_name(run_id: str, part: str) -> str:
 
 def write_table(storage: Storage, folder: str, batch: str, name: str, table: pa.Table) -> list[File]:
     """Write a table as files of a batch; an empty table has no file."""
-    writer = BatchWriter(storage, folder, batch)
-    writer.add(name, table)
-    return writer.close()
+    with BatchWriter(storage, folder, batch) as writer:
+        writer.add(name, table)
+        return writer.close()
 
 
 def labels_table(run_id: str, labels: Sequence[tuple[str, str]]) -> pa.Table:

@@ -49,17 +49,14 @@ def rewrite(storage: Storage, old: Batch, removed: Set[str], failed: Set[str], r
 
 def _copy(storage: Storage, file: File, batch: str, number: int, ids: pa.Array, run_id: str) -> list[File]:
     """Copy the rows of these dumps, one row group at a time."""
-    import pyarrow.parquet as pq
-
     folder = "/".join(file.path.split("/")[1:-1])
-    with pq.ParquetFile(storage.path(file.path), filesystem=storage.system) as parquet:
+    with storage.open_parquet(file.path) as parquet:
         order = {file.table: sort_order(parquet.metadata)}
-        writer = BatchWriter(storage, folder, batch, first_file=number, run_id=run_id, sorted_by=order)
-        for i in range(parquet.num_row_groups):
-            table = parquet.read_row_group(i)
+    with BatchWriter(storage, folder, batch, first_file=number, run_id=run_id, sorted_by=order) as writer:
+        for table in storage.row_groups(file.path):
             table = pc.filter(table, pc.is_in(table["content_id"], ids))
             writer.add(file.table, with_current_columns(table, schema.WAREHOUSE[file.table].warehouse))
-    return writer.close()
+        return writer.close()
 
 
 def sort_order(metadata: pq.FileMetaData) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pyarrow as pa
@@ -19,6 +19,9 @@ from pyarrow import fs as arrow_fs
 from ..errors import DumpError, OutputError, UsageError, XlaMemError, output_error, utf8
 from ..input import filesystems
 from ..input.access import URI
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 CONDITIONAL_CREATE = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure"}
 """Libraries that implement ``pipe_file(mode="create")`` as one conditional request, and the extras that install them.
@@ -30,6 +33,9 @@ _LIBRARIES = {
     "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs",
 }  # fmt: skip
 _MEMORY_LOCK = Lock()
+
+GONE = "a committed file; it is gone (if it was replaced, open the dataset again)"
+"""What is expected of a file of the dataset that does not exist."""
 
 TEMPORARY = ".tmp"
 """Suffix of files that are being written. Files left by dead writers may be deleted."""
@@ -144,13 +150,32 @@ class Storage:
 
     @contextmanager
     def parquet_errors(self, name: str) -> Iterator[None]:
-        """Raise DumpError instead of what a damaged Parquet file raises."""
+        """Raise DumpError instead of what a damaged or missing Parquet file raises."""
         try:
             yield
         except (MemoryError, pa.ArrowCancelled):
             raise
+        except FileNotFoundError as error:
+            raise DumpError(self.uri_of(name), GONE) from error
         except (OSError, pa.ArrowException) as error:
             raise DumpError(self.uri_of(name), f"a Parquet file ({str(error).partition(chr(10))[0]})") from error
+
+    @contextmanager
+    def open_parquet(self, name: str, **options: Any) -> Iterator[pq.ParquetFile]:
+        """Open a Parquet file of the dataset. Raises DumpError if it is damaged or gone."""
+        import pyarrow.parquet as pq
+
+        with (
+            self.parquet_errors(name),
+            pq.ParquetFile(self.path(name), filesystem=self.system, **options) as parquet,
+        ):
+            yield parquet
+
+    def row_groups(self, name: str, **options: Any) -> Iterator[pa.Table]:
+        """Yield the row groups of a Parquet file of the dataset. Raises DumpError if it is damaged or gone."""
+        with self.open_parquet(name, **options) as parquet:
+            for i in range(parquet.num_row_groups):
+                yield parquet.read_row_group(i)
 
     def staged(self, name: str) -> str:
         """Return a new name for a file that is written now and published later; `name` if it cannot be renamed."""

@@ -31,19 +31,14 @@ def process(task: Task) -> TaskResult:
     """Write the files of a batch. They become part of the dataset when the driver commits the result."""
     storage = open_output(task.options.dest)
     streamed = any(dump.bytes > STREAMED_BYTES for dump in task.inputs)
-    writer = BatchWriter(
-        storage,
-        task.options.folder,
-        task.batch,
-        low_memory=streamed,
-        run_id=task.options.run_id,
-    )
-    try:
-        with storage.output_errors(), current().working():
-            return _Worker(task, storage, writer).run()
-    except BaseException:
-        writer.abandon()
-        raise
+    with (
+        BatchWriter(
+            storage, task.options.folder, task.batch, low_memory=streamed, run_id=task.options.run_id
+        ) as writer,
+        storage.output_errors(),
+        current().working(),
+    ):
+        return _Worker(task, storage, writer).run()
 
 
 def progress_marker(batch: str) -> str:
