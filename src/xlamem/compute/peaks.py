@@ -118,13 +118,18 @@ def peak_tables(p: Layout, k: int) -> tuple[pa.Table, pa.Table]:
         for column in schema.COMPUTED["peaks"].columns:
             columns.setdefault(column.name, pa.nulls(len(p.spaces), pa.int64()))
         return computed_table("peaks", columns), _plateau_table(p, [_NO_STEPS] * len(p.spaces))
-    tops = [top for window in windows(p) for top in _tops(p, window, k)]
-    numbers = {name: np.array([getattr(t, name) for t in tops], np.int64) for name in _Top._fields[:-1]}
+    parts: list[dict[str, Ints]] = []
+    highest: list[Ints] = []
+    for window in windows(p):
+        total, live_bytes = levels(p, window)
+        parts.append(_numbers(p, window, total, live_bytes))
+        highest += [_highest_plateaus(window, row, k) for row in total] if k else [_NO_STEPS] * len(total)
+    numbers = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     p.results.setdefault("peak steps", numbers["first_step"])
     columns |= numbers | {name: nullable(numbers[name]) for name in ("live_step", "first_step", "last_step")}
     temp = p.sum_by_space(p.allocation_size, p.category == TEMP)
     columns["slack"] = temp - (columns["peak"] - p.fixed_bytes())
-    return computed_table("peaks", columns), _plateau_table(p, [top.highest for top in tops])
+    return computed_table("peaks", columns), _plateau_table(p, highest)
 
 
 _NO_STEPS = np.empty((3, 0), np.int64)
@@ -139,23 +144,30 @@ def _plateau_table(p: Layout, plateaus: list[Ints]) -> pa.Table:
     return computed_table("plateaus", rows)
 
 
-class _Top(NamedTuple):
-    """The columns of ``peaks`` that depend on time, for one space (-1 for null)."""
+def _numbers(p: Layout, window: Window, total: Ints, live_bytes: Ints) -> dict[str, Ints]:
+    """Return the columns of ``peaks`` that depend on time, by space of a window; -1 for null."""
+    peak, live_peak = total.max(1), live_bytes.max(1)
+    at_peak = (total == peak[:, None]) & (peak > 0)[:, None]
+    begins, ends = at_peak.copy(), at_peak.copy()
+    begins[:, 1:] &= ~at_peak[:, :-1]
+    ends[:, :-1] &= ~at_peak[:, 1:]
+    return {
+        "peak": peak,
+        "half_open_peak": half_open_peaks(p, window),
+        "live_peak": live_peak,
+        "live_step": np.where(live_peak > 0, window.first_step(live_bytes.argmax(1)), -1),
+        "first_step": np.where(peak > 0, window.first_step(begins.argmax(1)), -1),
+        "last_step": np.where(peak > 0, window.last_step(ends.argmax(1)), -1),
+        "plateaus": begins.sum(1),
+    }
 
-    peak: int
-    half_open_peak: int
-    live_peak: int
-    live_step: int
-    first_step: int
-    last_step: int
-    plateaus: int
-    highest: Ints
-    """First steps, last steps and bytes of the highest plateaus."""
 
-
-def _tops(p: Layout, window: Window, k: int) -> list[_Top]:
-    by_space = zip(*levels(p, window), half_open_peaks(p, window).tolist(), strict=True)
-    return [_top(window, total, live_bytes, half, k) for total, live_bytes, half in by_space]
+def _highest_plateaus(window: Window, total: Ints, k: int) -> Ints:
+    """Return the first steps, last steps and bytes of the k highest plateaus of a space."""
+    if total.max() <= 0:
+        return _NO_STEPS
+    first, last = (columns[:k] for columns in plateaus_of(total))
+    return np.stack([window.first_step(first), window.last_step(last), total[first]])
 
 
 def half_open_peaks(p: Layout, window: Window) -> Ints:
@@ -166,23 +178,6 @@ def half_open_peaks(p: Layout, window: Window) -> Ints:
         return most + p.fixed_bytes()[window.spaces]
 
     return p.once(("half-open peaks", *window.spaces[:1].tolist()), compute)
-
-
-def _top(window: Window, total: Ints, live_bytes: Ints, half_open: int, k: int) -> _Top:
-    top, live_top = int(total.max()), int(live_bytes.max())
-    at_top = np.flatnonzero(total == top) if top > 0 else np.empty(0, np.int64)
-    ends = np.flatnonzero(np.diff(at_top, append=-1) != 1)
-    first, last = (columns[:k] for columns in plateaus_of(total)) if k and top > 0 else (at_top[:0], at_top[:0])
-    return _Top(
-        peak=top,
-        half_open_peak=half_open,
-        live_peak=live_top,
-        live_step=int(window.first_step(live_bytes.argmax(0, keepdims=True))[0]) if live_top > 0 else -1,
-        first_step=int(window.first_step(at_top)[0]) if len(at_top) else -1,
-        last_step=int(window.last_step(at_top[ends])[0]) if len(at_top) else -1,
-        plateaus=len(ends),
-        highest=np.stack([window.first_step(first), window.last_step(last), total[first]]),
-    )
 
 
 def plateaus_of(values: Ints) -> tuple[Ints, Ints]:
