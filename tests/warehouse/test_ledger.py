@@ -236,7 +236,7 @@ def test_entries_are_kept_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         log.checkpoints.delete_unused()
         assert len(entries(tmp_path)) == left - (seconds > checkpoints.FOLD_SECONDS)
     assert entries(tmp_path) == [checkpoints.entry_name(n).split("/")[-1] for n in (1, 4, 5, 6)]
-    assert json.loads((tmp_path / checkpoints.entry_name(1)).read_text())["folded"] is True
+    assert json.loads((tmp_path / checkpoints.entry_name(1)).read_text()) == {"format": 3, "number": 1, "folded": True}
     assert len(state(tmp_path).stored) == 6
     now -= 10_000_000  # a clock that went back
     log.checkpoints.delete_unused()

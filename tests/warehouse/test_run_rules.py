@@ -375,3 +375,18 @@ def test_the_batches_of_a_result() -> None:
     assert (good.tool_version, good.schema_version, good.run_id, good.tables) == ("1", schema.VERSION, "r", bad.tables)
     assert [b.name for b in run_of()._batches(replace(result, dumps=(), remainder=None))] == ["x-quarantine"]
     assert [b.name for b in run_of()._batches(replace(result, failures=(), remainder=None))] == ["x"]
+
+
+def test_only_tasks_that_fail_as_a_whole_are_tried_again() -> None:
+    run = run_of(failed_tasks=[], commit=lambda result, task: [task_of("c")] if result == "first" else [])
+    answers = {"a": "first", "b": DEATH, "c": "second"}
+    run._submit = lambda task: ended(answers[task.inputs[0].content_id])
+
+    def completed(phase: str, waiting: Any, submit: Any) -> Any:
+        while waiting:
+            task = waiting.popleft()
+            yield task, submit(task)
+
+    run._completed = completed
+    run.run_tasks([task_of("a"), task_of("b")])
+    assert [task.inputs[0].content_id for task in run.failed_tasks] == ["b"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import io
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,6 +39,7 @@ from xlamem.warehouse.known import KnownDumps
 from xlamem.warehouse.pool import WORKER_MEMORY, InProcessExecutor
 from xlamem.warehouse.processes import WORKER_BYTES, _Processes
 from xlamem.warehouse.result import Converted
+from xlamem.warehouse.state import State
 from xlamem.warehouse.storage import Storage
 from xlamem.warehouse.task import Failure
 
@@ -300,6 +302,34 @@ def test_where_a_dataset_is_registered(tmp_path: Path) -> None:
     storage.write(f"{followers.FOLDER}/delta.json", b'{"format": "delta", "place": ""}')
     storage.write(f"{followers.FOLDER}/.iceberg.json.89abcdef.tmp", b"{")  # of a run that was killed
     assert followers.registered(storage) == [Target("delta")]
+
+
+def test_what_follows_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = Storage(tmp_path)
+    assert followers.follow(storage, State) == []
+    storage.write(f"{followers.FOLDER}/delta.json", b'{"format": "delta", "place": ""}')
+    tables: dict[str, Table] = {}
+
+    def open_table(name: str) -> Table:
+        return tables.setdefault(name, Table({"old": 1}, 0))
+
+    monkeypatch.setattr(Target, "opened", lambda self, storage: nullcontext(open_table))
+    n = len(followers.TABLES)
+    assert followers.follow(storage, State) == [followers.Registered("delta", n, 0, 0, n)]
+    assert list(tables) == list(followers.TABLES)
+
+
+def test_a_path_that_other_libraries_misread() -> None:
+    storage: Any = SimpleNamespace(
+        uri="s3://b/a#1", local=False, shared=True, files=lambda *args, **options: [], write=None
+    )
+    state: Any = SimpleNamespace(old_batches=[])
+    with pytest.raises(xlamem.UsageError, match="there is a # in its path"):
+        followers.record_targets(storage, [Target("delta")], state)
+    storage.local = True  # written by the next step, for which this storage is not good enough
+    with pytest.raises((xlamem.UsageError, xlamem.OutputError)) as caught:
+        followers.record_targets(storage, [Target("delta")], state)
+    assert "#" not in str(caught.value).replace(storage.uri, "")
 
 
 def test_the_tables_by_which_readers_find_rows_follow_last() -> None:

@@ -292,3 +292,38 @@ def test_a_store_whose_library_is_missing(
         Storage._open_fsspec(found, scheme)
     with pytest.raises(LookupError, match="another error"):
         Storage._open_fsspec(found, scheme)
+
+
+def test_which_storage_is_checked_for_conditional_writes() -> None:
+    created: list[str] = []
+    fields = {"uri": "s3://b", "delete": lambda names: None}
+
+    def create(name: str, data: bytes) -> bool:
+        created.append(name)
+        return len(created) == 1
+
+    for local, single_writer in ((True, False), (False, True), (True, True)):
+        found: Any = SimpleNamespace(local=local, single_writer=single_writer, create=create, **fields)
+        Storage.check_conditional_create(found)
+    assert not created
+    Storage.check_conditional_create(SimpleNamespace(local=False, single_writer=False, create=create, **fields))  # type: ignore[arg-type]
+    assert len(created) == 2
+
+
+@pytest.mark.parametrize("library", ["s3fs", "fsspec"])
+@pytest.mark.parametrize("is_given", [False, True])
+def test_the_filesystem_for_conditional_writes(library: str, is_given: bool) -> None:
+    """It is opened unless the storage is one of fsspec already, and must be one that has them."""
+    system: Any = type("System", (), {"__module__": f"{library}.core"})()
+    opened: list[str] = []
+    found: Any = SimpleNamespace(
+        uri="S3://b/x", shared=True, _fsspec=system if is_given else None,
+        _open_fsspec=lambda scheme: (opened.append(scheme), system)[1],
+    )  # fmt: skip
+    get = Storage.__dict__["_conditional_filesystem"].func
+    if library == "s3fs":
+        assert get(found) is system
+    else:
+        with pytest.raises(UsageError, match="s3:// has no conditional writes"):
+            get(found)
+    assert opened == ([] if is_given else ["s3"])
