@@ -19,7 +19,7 @@ from xlamem.parse.join import ReadDump, tables_of
 from xlamem.warehouse import derived
 from xlamem.warehouse.cores import Cores
 from xlamem.warehouse.derived import derive, device_numbers
-from xlamem.warehouse.merged import DumpSet
+from xlamem.warehouse.merged import DumpSet, MergedProgram, MergedTables
 from xlamem.warehouse.streamed import StreamedDump
 
 PLATFORMS: Any = ("cpu", "gpu", "tpu", None)
@@ -142,6 +142,14 @@ def test_values_without_live_ranges_in_pieces(ranges: list[str]) -> None:
     streamed = StreamedDump(source, content_id, Cores())
     _, tables = streamed.convert(lambda *_: None, lambda name: None, lambda dumps: derive(dumps, 3))
     assert rows_of(tables, content_id) == rows_of(wanted, content_id)
+
+
+def test_values_without_instructions() -> None:
+    """Each dump has its own instructions: those of one are not taken for those of another."""
+    sources = [held({"buffer-assignment": text}, "cpu") for text in (NO_TOTAL, QUIET)]
+    for found, rows in ((sources[:1], [-1]), (sources, [-1, 0])):
+        program = MergedProgram(MergedTables(together(found, [f"{i:032x}" for i in range(len(found))])))
+        assert program.instruction_row.tolist() == rows
 
 
 def test_in_pieces() -> None:

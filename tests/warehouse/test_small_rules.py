@@ -5,8 +5,10 @@ from __future__ import annotations
 import builtins
 import io
 import os
+from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,21 +32,24 @@ from xlamem.warehouse import (
     processes,
     query,
     streamed,
+    worker,
     worker_setup,
 )
 from xlamem.warehouse.batch import Batch, File, Lazy
 from xlamem.warehouse.cores import MAX_THREADS, CallerError, Cores
 from xlamem.warehouse.followers import Target
 from xlamem.warehouse.known import KnownDumps
+from xlamem.warehouse.plan import make_task
 from xlamem.warehouse.pool import WORKER_MEMORY, InProcessExecutor
-from xlamem.warehouse.processes import WORKER_BYTES, _Processes
+from xlamem.warehouse.processes import MAX_STARTS, WORKER_BYTES, _Processes
 from xlamem.warehouse.result import Converted
 from xlamem.warehouse.state import State
 from xlamem.warehouse.storage import Storage
-from xlamem.warehouse.task import Failure
+from xlamem.warehouse.task import Failure, Options
 
 (SOURCE,) = xlamem.find(DUMPS / "cpu-jaxlib-0.5.3-tuple3")
 GIB = 1 << 30
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 # ---- workers
@@ -114,6 +119,83 @@ def test_how_many_workers_are_started(
     found.start(100 * WORKER_BYTES if started else 0)  # once they are started, there are no more
     assert sizes == ([] if started is None else [started])
     assert found.pool.size == (started or 1)
+
+
+class StartedWorkers(Executor):
+    """Workers that end with these exit codes, None for those that run, before all of them are ready."""
+
+    def __init__(self, codes: list[int | None], is_broken: bool) -> None:
+        self._processes = {i: SimpleNamespace(exitcode=code) for i, code in enumerate(codes)}
+        self.is_broken = is_broken
+        self.ended: list[dict[str, bool]] = []
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self.ended.append({"wait": wait, "cancel_futures": cancel_futures})
+
+    def ready(self) -> Future[int]:
+        future: Future[int] = Future()
+        future.set_exception(BrokenExecutor()) if self.is_broken else future.set_result(1)
+        return future
+
+
+def started(codes: list[int | None], is_broken: bool, have_started: bool = False) -> tuple[Any, StartedWorkers]:
+    found: Any = _Processes(2)
+    found.executor = found.pool.executor = executor = StartedWorkers(codes, is_broken)
+    found.starting, found.have_started = [executor.ready()], have_started
+    return found, executor
+
+
+@pytest.mark.parametrize(
+    ("codes", "have_started", "is_wrong"),
+    [
+        ([-9, None], False, False), ([-9, -9], False, False), ([0, None], False, True), ([-9, 1], False, True),
+        ([1, 1], False, True), ([1, 1], True, False),
+    ],
+)  # fmt: skip
+def test_workers_that_end_while_they_start(codes: list[int | None], have_started: bool, is_wrong: bool) -> None:
+    """One that ends by itself cannot be started, unless it could before; one that is killed can be started again."""
+    found, executor = started(codes, is_broken=True, have_started=have_started)
+    if is_wrong:
+        with pytest.raises(xlamem.UsageError, match="worker processes cannot be started"):
+            found._are_ready()
+    else:
+        assert found._are_ready() is False
+        assert found.have_started is have_started
+    assert executor.ended == [{"wait": True, "cancel_futures": True}]
+
+
+def test_workers_that_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, executor = started([None, None], is_broken=False)
+    assert found._are_ready() is True
+    assert found.have_started
+    assert executor.ended == []
+    starts: list[int] = []
+    monkeypatch.setattr(_Processes, "_start", lambda self: starts.append(1))
+    found.restart()  # does not wait for a worker that may hang
+    assert starts == [1]
+    assert executor.ended == [{"wait": False, "cancel_futures": True}]
+
+
+def test_workers_that_are_always_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the end, this process runs the tasks."""
+    found, _ = started([-9], is_broken=True)
+    starts: list[int] = []
+    monkeypatch.setattr(_Processes, "_start", lambda self: starts.append(1))
+    found._wait_until_ready()
+    assert len(starts) == MAX_STARTS - 1
+    assert found.executor is None
+    assert (found.pool.executor, found.pool.size, found.pool.cores) == (found.here, 1, found.here.cores)
+
+
+@pytest.mark.parametrize("is_careful", [False, True])
+def test_a_worker_tells_what_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_careful: bool) -> None:
+    told: list[bytes] = []
+    monkeypatch.setattr(Storage, "write", lambda self, name, data: told.append(data))
+    options = Options(str(tmp_path), ("modules",), tool_version="1", run_id="r", host="h", started=NOW)
+    (found,) = identity.identify([SOURCE])[0]
+    task = replace(make_task((found,), options), write_progress=is_careful)
+    assert worker.process(task).dumps == (found.content_id,)
+    assert told == ([found.content_id.encode(), b""] if is_careful else [])
 
 
 def test_cores_are_shared() -> None:
@@ -317,6 +399,16 @@ def test_what_follows_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     n = len(followers.TABLES)
     assert followers.follow(storage, State) == [followers.Registered("delta", n, 0, 0, n)]
     assert list(tables) == list(followers.TABLES)
+
+
+def test_where_a_dataset_is_registered_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, state = Storage(tmp_path), State()
+    synced: list[str] = []
+    monkeypatch.setattr(Storage, "sync", lambda self, names: synced.extend(names))
+    monkeypatch.setattr(Target, "opened", lambda self, storage: nullcontext())
+    followers.record_targets(storage, [Target("delta")], state)
+    assert synced == [f"{followers.FOLDER}/delta.json"]
+    assert followers.registered(storage) == [Target("delta")]
 
 
 def test_a_path_that_other_libraries_misread() -> None:

@@ -327,3 +327,19 @@ def test_the_filesystem_for_conditional_writes(library: str, is_given: bool) -> 
         with pytest.raises(UsageError, match="s3:// has no conditional writes"):
             get(found)
     assert opened == ([] if is_given else ["s3"])
+
+
+def test_what_is_written_to_a_store_is_not_written_here(tmp_path: Path) -> None:
+    written: dict[str, bytearray] = {}
+
+    class Stream(bytearray):
+        def write(self, data: bytes) -> None:
+            self.extend(data)
+
+    found: Any = SimpleNamespace(
+        local=False, path=lambda name: f"{tmp_path}/{name}",
+        _open_remote=lambda path: nullcontext(written.setdefault(path, Stream())),
+    )  # fmt: skip
+    Storage.write(found, "a/b", b"text")
+    assert written == {f"{tmp_path}/a/b": b"text"}
+    assert not [*tmp_path.iterdir()]
