@@ -111,7 +111,7 @@ nights: $(VENV)/.test $(VENV)/.test-formats
 	$(BIN)/python tests/warehouse/seven_nights.py --to build/nights $(ARGS)
 
 # Plant bugs, and run the tests of the same room: make mutation ARGS="compute native --count 50 --seed 2"
-mutation: $(VENV)/.test
+mutation: $(VENV)/.test $(VENV)/.coverage
 	$(BIN)/python tests/mutation/run.py $(ARGS)
 
 lint: lint-style lint-types

@@ -5,8 +5,9 @@ statement (changes.py) in a copy of the tree. Which ones are planted depends on 
 that no test can see are listed in equivalents.toml with the reason, and left out.
 
 mutmut and cosmic-ray change Python only, whereas half of the code that matters here is Cython and C. One engine on
-tokens covers all three. It imports pytest and pyarrow once and forks for each bug, runs the test files first that are
-mention most of the changed file or caught a bug in it before, and stops at the first test that fails.
+tokens covers all three. It imports pytest and pyarrow once and forks for each bug, and stops at the first test that
+fails. For a bug in a function in Python, it runs the tests that execute the line (covered.py), the quickest first; for
+others the test files, first those that mention most of the changed file or caught a bug in it before.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from mutation import native
 from mutation.changes import Change, changes
+from mutation.covered import Covered, Recorder
 from mutation.session import Selection, run_tests
 
 ROOT = Path(__file__).parents[2]
@@ -141,6 +143,7 @@ class Tree:
     def __init__(self, room: str, options: argparse.Namespace) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="xlamem-mutation-"))
         self.room, self.options = room, options
+        self.covered = Covered.read(covered_path(room, options))
         self.killers: dict[str, Counter[str]] = {}
         ignored = shutil.ignore_patterns("__pycache__", "node_modules", "data-*")
         for name in COPIED:
@@ -179,6 +182,9 @@ class Tree:
     def verdict(self, bug: Bug) -> tuple[str, str]:
         """Run the likeliest test files, then the others."""
         killers = self.killers.setdefault(bug.file, Counter())
+        if tests := self.covered.tests(bug.file, bug.row):
+            ast.parse((self.root / bug.file).read_text())
+            return self.covered_verdict(tests, killers)
         modules: list[str] = []
         if bug.file.startswith("_native"):
             modules = native.modules_of(self.root / "_native", Path(bug.file).name, bug.row)
@@ -199,6 +205,18 @@ class Tree:
                 killers[run.failed] += 1
                 return "caught", run.failed
         return "survived", ""
+
+    def covered_verdict(self, tests: list[str], killers: Counter[str]) -> tuple[str, str]:
+        """Run these tests, first those that caught bugs, until they have taken the seconds that a bug may take."""
+        seconds, order = 0.0, dict[str, int]()
+        for test in sorted(tests, key=lambda test: -killers[test]):
+            if seconds < self.options.seconds:
+                order[test] = len(order)
+                seconds += self.covered.seconds.get(test, 1.0)
+        files = [*dict.fromkeys(test.split("::")[0] for test in order)]
+        run = run_tests(self.root, files, Selection(order=order), self.options.limit, self.options.memory)
+        killers[run.failed] += bool(run.failed)
+        return ("caught", run.failed) if run.failed else ("survived", f"{len(order)} of {len(tests)} tests")
 
     def rebuild(self, module: str) -> None:
         (place,) = (self.root / "src/xlamem").glob(f"{module}.*.so")
@@ -233,14 +251,26 @@ def attempt(bug: Bug) -> Outcome:
     return _tree.attempt(bug)
 
 
+def covered_path(room: str, options: argparse.Namespace) -> Path:
+    """Return the file that records which tests of a room execute which lines."""
+    return Path(options.log).with_name(f"mutation-{room}.json")
+
+
 def check_unchanged(room: str, options: argparse.Namespace) -> None:
-    """Stop unless all tests of the room pass without a bug."""
+    """Stop unless all tests of the room pass without a bug. Record which lines each of them executes."""
     tree = Tree(room, options)
     begin = time.monotonic()
-    run = run_tests(tree.root, tests_of(room, tree.root), Selection(cases=options.cases), options.limit, options.memory)
-    shutil.rmtree(tree.root)
+    recorder = Recorder(tree.root, tree.root / "src/xlamem", tree.root / "covered.json")
+    selection = Selection(cases=options.cases)
+    run = run_tests(
+        tree.root, tests_of(room, tree.root), selection, options.limit, options.memory,
+        *([] if room == "native" else [recorder]),
+    )  # fmt: skip
     if run.failed:
         sys.exit(f"without a bug, {run.failed} fails")
+    if recorder.to.exists():
+        Covered(json.loads(recorder.to.read_text()), run.seconds).write(covered_path(room, options))
+    shutil.rmtree(tree.root)
     print(f"{room}: {len(run.seconds)} tests pass without a bug in {time.monotonic() - begin:.0f} s", flush=True)
 
 
@@ -285,6 +315,7 @@ def main() -> int:
     parser.add_argument("--log", type=Path, default=ROOT / "build/mutation.jsonl")
     parser.add_argument("--likely", action="store_true", help="run the likeliest test files only")
     parser.add_argument("--cases", type=int, default=0, help="run at most so many cases of each parametrized test")
+    parser.add_argument("--seconds", type=float, default=60, help="tests that execute a line run for so many seconds")
     parser.add_argument("--trust", action="store_true", help="do not run the tests without a bug first")
     options = parser.parse_args()
     options.log.parent.mkdir(parents=True, exist_ok=True)

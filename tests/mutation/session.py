@@ -8,7 +8,7 @@ import select
 import signal
 import sys
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,8 +35,12 @@ class Selection(NamedTuple):
     """How many bugs in this file each test caught before: those run first."""
     cases: int = 0
     """Most cases of a parametrized test that run; 0: all."""
+    order: Mapping[str, int] = {}
+    """Positions of the only tests that run; empty: all."""
 
     def of(self, items: list[pytest.Item]) -> list[pytest.Item]:
+        if self.order:
+            return sorted((item for item in items if item.nodeid in self.order), key=lambda i: self.order[i.nodeid])
         total = Counter(item.nodeid.split("[")[0] for item in items)
         seen: Counter[str] = Counter()
         chosen = []
@@ -78,8 +82,10 @@ class Plugin:
             self.say("failed", report.nodeid, 0)
 
 
-def run_tests(tree: Path, files: list[str], selection: Selection, limit: float, memory: int) -> TestRun:
-    """Run test files of a tree until one test fails.
+def run_tests(
+    tree: Path, files: list[str], selection: Selection, limit: float, memory: int, *plugins: object
+) -> TestRun:
+    """Run test files of a tree until one test fails, with further plugins of pytest.
 
     A test that takes more than `limit` seconds of processor time is killed, and one that waits ten times as long.
     """
@@ -87,7 +93,7 @@ def run_tests(tree: Path, files: list[str], selection: Selection, limit: float, 
     child = os.fork()
     if child == 0:
         os.close(reading)
-        os._exit(_run(tree, files, Plugin(writing, selection, limit), memory))
+        os._exit(_run(tree, files, memory, Plugin(writing, selection, limit), *plugins))
     os.close(writing)
     lines, in_time = _listen(reading, 10 * limit)
     os.close(reading)
@@ -98,7 +104,7 @@ def run_tests(tree: Path, files: list[str], selection: Selection, limit: float, 
     return TestRun(_failed(lines, code, in_time), {w[1]: float(w[2]) for w in lines if w[0] == "ran"})
 
 
-def _run(tree: Path, files: list[str], plugin: Plugin, memory: int) -> int:
+def _run(tree: Path, files: list[str], memory: int, plugin: Plugin, *others: object) -> int:
     """Run pytest; never return to the caller of `fork`."""
     os.setsid()
     log = os.open(tree / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -112,7 +118,7 @@ def _run(tree: Path, files: list[str], plugin: Plugin, memory: int) -> int:
     sys.path.insert(0, str(tree / "src"))
     arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow", "--basetemp", "tmp", *files]
     try:
-        return int(pytest.main(arguments, plugins=[plugin]))
+        return int(pytest.main(arguments, plugins=[plugin, *others]))
     except BaseException:
         return 99
     finally:
