@@ -355,6 +355,20 @@ def test_sizes_of_rows(seed: int) -> None:
     assert len(used.dictionary) == len({*part["name"].to_pylist()} - {None})
 
 
+def addresses(table: pa.Table) -> set[int]:
+    """The memory that a table uses."""
+    arrays = [column.combine_chunks() for column in table.columns]
+    arrays += [array.dictionary for array in arrays if isinstance(array, pa.DictionaryArray)]
+    return {buffer.address for array in arrays for buffer in array.buffers() if buffer and buffer.size}
+
+
+def test_a_copy_shares_no_memory() -> None:
+    """Not even a dictionary, which may be that of a large table."""
+    table = text_table(random.Random(1), 30).combine_chunks()
+    assert addresses(table) & addresses(table.slice(3))
+    assert not addresses(table) & addresses(parquet.copied(table.slice(3)))
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_row_groups_and_files(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All rows in their order, row groups of about the target, none too small, and a limited number per file."""

@@ -278,6 +278,22 @@ def test_two_items_per_worker_are_in_flight() -> None:
     assert pool.restarts == 2
 
 
+def test_the_status_is_reported_while_nothing_ends() -> None:
+    from collections import deque
+
+    class SlowWorkers(Workers):
+        def completed(self, running: dict[Future[int], int]) -> set[Future[int]]:
+            waits.append(1)
+            return set() if len(waits) % 3 else super().completed(running)
+
+    waits: list[int] = []
+    phases: list[str] = []
+    pool = SlowWorkers()
+    run = run_of(pool=pool, report_status=phases.append)
+    assert [i for i, _ in run._completed("identify", deque(range(2)), pool.submit)] == [0, 1]
+    assert phases == ["identify"] * 4
+
+
 def test_a_run_that_stops_submits_nothing_more() -> None:
     from collections import deque
 

@@ -46,7 +46,7 @@ class Segment:
                 first, last = np.searchsorted(wanted, limits[:1])[0], np.searchsorted(wanted, limits[1:], "right")[0]
                 if first < last:
                     ids, batches = _columns(parquet.read_row_group(i))
-                    rows = np.minimum(np.searchsorted(ids, wanted[first:last]), len(ids) - 1)
+                    rows = np.searchsorted(ids, wanted[first:last])
                     rows = rows[ids[rows] == wanted[first:last]]
                     found.append((ids[rows], batches[rows]))
         return _joined(found)
