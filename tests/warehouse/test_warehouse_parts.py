@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import mmap
 import random
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -132,8 +133,9 @@ def test_a_migrated_batch_has_what_is_in_quarantine() -> None:
     writer = SimpleNamespace(add=lambda table, rows: None, close=lambda: [])
     for left in (("z", "x"), ("y",), ()):
         vars(migration).update(
-            old=SimpleNamespace(quarantined_ids=lambda left=left: left), _writer=lambda *_: writer, _rows=lambda *_: []
-        )
+            old=SimpleNamespace(quarantined_ids=lambda left=left: left), _writer=lambda *_: nullcontext(writer),
+            _rows=lambda *_: [],
+        )  # fmt: skip
         (new,) = _Migration._content_batch(migration, old, {"c": "a"})
         assert (new.dumps, new.quarantined) == (("c",), left)
         assert new.attempts == {i: n for i, n in old.attempts.items() if i in left}
