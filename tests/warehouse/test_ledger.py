@@ -222,6 +222,16 @@ def test_old_entries_are_folded(tmp_path: Path, often: None) -> None:
     assert late.commit(batch("b", "fff")) == set()
 
 
+def test_files_of_checkpoints_are_looked_at_after_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in each run, since listing the files of an object store costs time and money."""
+    monkeypatch.setattr(ledger, "CHECKPOINT_INTERVAL", 3)
+    looks: list[int] = []
+    monkeypatch.setattr(checkpoints.Checkpoints, "delete_unused", lambda self: looks.append(len(entries(tmp_path))))
+    for i in range(7):
+        run(tmp_path, batch("abcdefg"[i], str(i)))
+    assert looks == [3, 6]
+
+
 def test_entries_are_kept_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the checkpoint before the last one on: a converter may be suspended, and others read meanwhile."""
     monkeypatch.setattr(ledger, "CHECKPOINT_INTERVAL", 3)

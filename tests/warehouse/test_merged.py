@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import attacks
@@ -13,6 +14,7 @@ from forge import ERAS, forge
 from render import render
 
 import xlamem
+from xlamem import schema
 from xlamem.input.find import Member, Source
 from xlamem.parse.interners import Interners
 from xlamem.parse.join import ReadDump, tables_of
@@ -150,6 +152,20 @@ def test_values_without_instructions() -> None:
     for found, rows in ((sources[:1], [-1]), (sources, [-1, 0])):
         program = MergedProgram(MergedTables(together(found, [f"{i:032x}" for i in range(len(found))])))
         assert program.instruction_row.tolist() == rows
+
+
+def test_in_pieces_without_derived_tables() -> None:
+    """All rows have been written when it returns."""
+    rows: Counter[str] = Counter()
+    source = held(forge(1, era="E7", platform="tpu", values=200).files, "tpu")
+    streamed = StreamedDump(source, "0" * 32, Cores(2))
+    module, tables = streamed.convert(
+        lambda name, table, ids: rows.update({name: table.num_rows}), lambda name: None, None
+    )
+    assert tables == {}
+    dump = xlamem.read(source)
+    assert {name: n for name, n in rows.items() if n} == {n: dump[n].num_rows for n in schema.TABLES if len(dump[n])}
+    assert module["module_name"] == dump.modules["module_name"][0].as_py()
 
 
 def test_in_pieces() -> None:

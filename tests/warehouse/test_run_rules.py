@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import BrokenExecutor, Future
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from xlamem import schema
 from xlamem.errors import OutputError
 from xlamem.warehouse.batch import Batch, File
 from xlamem.warehouse.plan import Plan, make_task
+from xlamem.warehouse.processes import _Processes
 from xlamem.warehouse.result import Status
 from xlamem.warehouse.run import CONVERT_TO_IDENTIFY, DUMP_BYTES, MAX_DEATHS, Run
 from xlamem.warehouse.state import State
@@ -317,6 +319,21 @@ def test_the_amount_of_text_is_estimated_from_some_dumps() -> None:
     for n, counted in ((1, 1), (255, 255), (256, 256), (512, 3 * 171)):
         assert [*run.read_all(dict(enumerate(found[:n])))] == []
         assert amounts.pop() == counted * (DUMP_BYTES + 1000) // CONVERT_TO_IDENTIFY
+
+
+def test_workers_are_started_for_what_is_converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for what is identified, and again for what is new, with the time that a dump takes at least as text."""
+    amounts: list[int] = []
+
+    def start(self: _Processes, text_bytes: int) -> None:
+        amounts.append(text_bytes)
+
+    monkeypatch.setattr(_Processes, "start", start)
+    size = sum(member.bytes_on_disk() or 0 for member in SOURCE.members)
+    for n in (1, 0):
+        xlamem.convert(DUMPS / "cpu-jaxlib-0.5.3-tuple3", to=tmp_path, check_content=True)
+        assert amounts == [(DUMP_BYTES + size) // CONVERT_TO_IDENTIFY, n * (DUMP_BYTES + size)]
+        amounts.clear()
 
 
 # ---- counts

@@ -183,6 +183,19 @@ def test_batches_are_packed_into_bins(seed: int, monkeypatch: pytest.MonkeyPatch
     assert all(a[0] + b[0] > 20 or a[1] + b[1] > 6 for a, b in itertools.combinations(bins, 2))
 
 
+def test_which_tables_are_large() -> None:
+    """In all batches together; tables of runs are not looked up by content."""
+    def files(**sizes: int) -> tuple[File, ...]:
+        return tuple(File(table, table, 1, size) for table, size in sizes.items())
+
+    limit = compaction.BLOOM_FILTER_BYTES
+    batches = [
+        replace(batch("a"), files=files(values=limit // 2, uses=limit, runs=limit)),
+        replace(batch("b"), files=files(values=limit // 2 + 1, modules=limit, runs=limit)),
+    ]
+    assert compaction._large_tables(batches) == ["values"]
+
+
 def test_large_batches_without_dumps_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of many runs have no dump; only one dump that is large has nothing to gain."""
     monkeypatch.setattr(compaction, "LARGE_DUMP_BYTES", 10)

@@ -58,7 +58,6 @@ class StreamedDump:
             lanes = stack.enter_context(Lanes(self.cores.threads, self.cores))
             reader = PieceReader(self.source, tables, hashes=True, empty=empty, lanes=lanes)
             module = _Pass(self, reader, lanes, write, flush, rows).run()
-            lanes.join()
         release_memory()
         return module, rows.tables if rows else {}
 
