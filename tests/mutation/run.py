@@ -209,7 +209,7 @@ class Tree:
     def covered_verdict(self, tests: list[str], killers: Counter[str]) -> tuple[str, str]:
         """Run these tests, first those that caught bugs, until they have taken the seconds that a bug may take."""
         seconds, order = 0.0, dict[str, int]()
-        for test in sorted(tests, key=lambda test: (-killers[test], not FIRST.search(test))):
+        for test in sorted(tests, key=lambda test: -killers[test]):
             if seconds < self.options.seconds:
                 order[test] = len(order)
                 seconds += self.covered.seconds.get(test, 1.0)

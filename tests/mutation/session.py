@@ -7,7 +7,7 @@ import resource
 import select
 import signal
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,7 +101,11 @@ def run_tests(
         os.killpg(child, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     _kill_others(child)
-    return TestRun(_failed(lines, code, in_time), {w[1]: float(w[2]) for w in lines if w[0] == "ran"})
+    seconds = defaultdict[str, float](float)
+    for line in lines:
+        if line[0] == "ran":  # setup, call or teardown
+            seconds[line[1]] += float(line[2])
+    return TestRun(_failed(lines, code, in_time), dict(seconds))
 
 
 def _run(tree: Path, files: list[str], memory: int, plugin: Plugin, *others: object) -> int:
