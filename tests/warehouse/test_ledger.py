@@ -62,6 +62,25 @@ def test_what_two_batches_have_is_that_of_the_later_one() -> None:
     assert (state.quarantined, state.runs) == ({}, {})
 
 
+def test_what_an_entry_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older versions read it, except a merge: they would take its dumps for missing ones."""
+    monkeypatch.setattr(ledger.time, "time", lambda: 12.5)
+    log = Ledger(Storage(tmp_path))
+    a, b = batch("a", "1"), batch("b", "2")
+    log.commit(a, b)
+    log.commit(remove=(a.name,))
+    merged = replace(batch("c"), merges=(b.name,))
+    assert log.commit_merged(merged, {b.name: log.state.ordinal(b.name)})
+    found = [json.loads((tmp_path / checkpoints.entry_name(n)).read_text()) for n in (1, 2, 3)]
+    same: Any = {"at": 12.5, "hide": []}
+    wanted = [
+        {"format": 2, "number": 1, "drop": [], "add": [a.to_json(), b.to_json()], **same},
+        {"format": 2, "number": 2, "drop": [a.name], "add": [], **same},
+        {"format": 3, "number": 3, "drop": [], "merge": [merged.to_json()], **same},
+    ]
+    assert found == json.loads(json.dumps(wanted))
+
+
 def test_a_batch_replaces_one_of_the_same_name(tmp_path: Path) -> None:
     """Nothing of the other one remains, although the entry does not remove it."""
     found = Ledger(Storage(tmp_path))

@@ -275,6 +275,13 @@ def test_a_state_is_what_was_added_and_removed(seed: int) -> None:
         assert state.quarantined == quarantined
 
 
+def test_the_ordinal_of_a_batch() -> None:
+    found = State()
+    found.add(batch("a"), 0)
+    found.add(batch("b"), 7)
+    assert [found.ordinal(name) for name in ("a", "b", "c")] == [0, 7, -1]
+
+
 def test_attempts_that_were_not_counted() -> None:
     """One, if a version quarantined a dump that did not count them."""
     state = State()
