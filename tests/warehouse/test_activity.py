@@ -134,6 +134,7 @@ def test_locks(tmp_path: Path) -> None:
     assert one.is_only()
     one.enter()
     assert not two.is_only()
+    assert one.exists()
     two.enter()
     assert not one.is_only()
     assert not three.is_only()

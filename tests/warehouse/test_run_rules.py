@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import BrokenExecutor, Future
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -376,6 +377,18 @@ def test_what_a_status_says() -> None:
         assert (status.phase, status.dumps, status.of_dumps, status.bytes, status.of_bytes, status.failed) == (
             "convert", 3, 4, size, 18, 7 + 1 + 3,
         )  # fmt: skip
+
+
+def test_the_statuses_of_a_run(tmp_path: Path) -> None:
+    """The search first, then what is identified and what is converted."""
+    seen: list[Status] = []
+    xlamem.convert(DUMPS / "cpu-jaxlib-0.5.3-tuple3", to=tmp_path, progress=seen.append)
+    size = sum(member.bytes_on_disk() or 0 for member in SOURCE.members)
+    found = [replace(status, seconds=0.0) for status in seen]
+    assert seen[0] == Status("find", 0, 0, 0, 0, 0, 0.0)
+    assert list(dict.fromkeys(status.phase for status in found)) == ["find", "identify", "convert"]
+    assert found[-1] == Status("convert", 1, 1, size, size, 0, 0.0)
+    assert all(a.bytes <= b.bytes for a, b in pairwise(found) if a.phase == b.phase)
 
 
 @pytest.mark.parametrize(("limit", "is_over"), [(None, False), (4, False), (3, True), (0, True)])
