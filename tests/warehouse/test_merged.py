@@ -155,6 +155,25 @@ def test_values_without_instructions() -> None:
         assert program.instruction_row.tolist() == rows
 
 
+def test_names_of_different_dumps_differ() -> None:
+    """The codes of a dump are those of its names, moved; what has no name has no code."""
+    sources = [held(forge(seed, era="E7", platform="tpu", values=20).files, "tpu") for seed in (1, 2)]
+    dumps = together(sources, ["0" * 32, "1" * 32])
+    codes, names = MergedProgram(MergedTables(dumps)).names
+    texts = dumps.tables["values"]["instruction"].to_pylist()
+    assert [names[c % len(names)].as_py() if c >= 0 else None for c in codes.tolist()] == texts
+    assert (codes // len(names)).tolist() == dumps.dump_of_row["values"].tolist()
+
+
+def test_scopes_are_sorted() -> None:
+    """By dump and memory space, the largest first."""
+    found = sources()
+    rows = derive(together(found, [f"{i:032x}" for i in range(len(found))]), 3)["scopes"].to_pylist()
+    keys = [(r["content_id"], r["color"], r["page"], -r["bytes"], r["scope"] or "\uffff") for r in rows]
+    assert keys == sorted(keys)
+    assert len({key[:3] for key in keys if key[2]}) > 5  # with pages
+
+
 def test_in_pieces_without_derived_tables() -> None:
     """All rows have been written when it returns."""
     rows: Counter[str] = Counter()

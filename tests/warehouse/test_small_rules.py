@@ -226,7 +226,12 @@ def test_an_error_of_the_caller_is_not_one_of_the_dump() -> None:
     def report() -> None:
         raise ZeroDivisionError
 
+    def fail() -> None:
+        raise CallerError("without a cause")
+
     cores.report = report
+    with pytest.raises(CallerError, match="without a cause"):
+        InProcessExecutor().submit(fail)
     with pytest.raises(CallerError):
         cores.set_read(1)
     with pytest.raises(ZeroDivisionError):
