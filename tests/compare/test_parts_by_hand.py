@@ -30,7 +30,7 @@ from xlamem.compare.matching import Matching
 from xlamem.compare.pairing import Pairing
 from xlamem.compare.programs import DESCRIBED_BY, ProgramEntry
 from xlamem.compare.rows import Differences, ShapePairs
-from xlamem.compute.layout import DONATED, LIVE_OUT
+from xlamem.compute.layout import DONATED, LIVE_OUT, TEMP, TEMP_IN_OUTPUT
 from xlamem.errors import UsageError
 
 
@@ -51,8 +51,9 @@ def test_values_that_represent_allocations(steps: int | None) -> None:
 
 def test_buffers_that_may_match() -> None:
     """By the bytes of the values that match; those of their main values count four times, and a little more."""
-    a = SimpleNamespace(extent=array(10, 5, 1, 9))
-    b = SimpleNamespace(extent=array(8, 7, 3, 2))
+    category = {"a": array(TEMP, TEMP, TEMP, TEMP), "b": array(TEMP, TEMP, TEMP, TEMP)}
+    a = SimpleNamespace(extent=array(10, 5, 1, 9), categories_of=lambda rows: category["a"][rows])
+    b = SimpleNamespace(extent=array(8, 7, 3, 2), categories_of=lambda rows: category["b"][rows])
     m: Any = SimpleNamespace(a=a, b=b, value=array(0, 1, 3, -1))
     in_a: Any = SimpleNamespace(of_value=array(0, 0, 1, 1), main=array(0, 2))
     in_b: Any = SimpleNamespace(of_value=array(1, 1, 0, 0), main=array(2, 1), bytes=array(3, 8))
@@ -61,6 +62,11 @@ def test_buffers_that_may_match() -> None:
     in_b.main = array(3, 0)
     assert [x.tolist() for x in account._candidates(m, in_a, in_b)][2] == [4 * 8 + 2 + 5, 4 * 1 + 2]
     in_b.of_value = array(-1, 1, 0, 0)
+    assert [x.tolist() for x in account._candidates(m, in_a, in_b)] == [[0, 1], [1, 0], [5, 6]]
+    # The second value lies in an output of A, whose place it leaves in B.
+    category["a"] = array(TEMP, TEMP_IN_OUTPUT, TEMP, TEMP)
+    assert [x.tolist() for x in account._candidates(m, in_a, in_b)] == [[1], [0], [6]]
+    category["b"] = category["a"]
     assert [x.tolist() for x in account._candidates(m, in_a, in_b)] == [[0, 1], [1, 0], [5, 6]]
 
 

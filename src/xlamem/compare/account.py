@@ -381,9 +381,14 @@ def _without_values(m: Matching, in_a: Buffers, in_b: Buffers, rows: tuple[Ints,
 
 
 def _candidates(m: Matching, in_a: Buffers, in_b: Buffers) -> tuple[Ints, Ints, Ints]:
-    """Return pairs of buffers with matching values, and the bytes of these values."""
+    """Return pairs of buffers with matching values, and the bytes of these values.
+
+    An output is no temporary of the other side, even if that is in the memory of the output on this side.
+    """
     left, right = in_a.of_value, take(in_b.of_value, m.value)
     values = np.flatnonzero((left >= 0) & (right >= 0))
+    borrows = [p.categories_of(rows) == TEMP_IN_OUTPUT for p, rows in ((m.a, values), (m.b, m.value[values]))]
+    values = values[borrows[0] == borrows[1]]
     weight = np.minimum(m.a.extent[values], m.b.extent[m.value[values]])
     is_main = (in_a.main[left[values]] == values) & (in_b.main[right[values]] == m.value[values])
     weight = np.where(is_main, 4 * weight + 2, weight)
