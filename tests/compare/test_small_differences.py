@@ -263,6 +263,22 @@ def test_a_carry_of_a_longer_loop_is_another_one(make: Callable[..., Path]) -> N
         assert [r["text"] for r in rows if r["kind"] == "dimensions"] == wanted
 
 
+def test_copies_of_different_values(make: Callable[..., Path]) -> None:
+    """Copies without a name have nothing in common; one of the same value may have become smaller."""
+
+    def program(path: str, size: int) -> xlamem.Dump:
+        shape = f"f32[{size // 4}]"
+        values = [value(0, "v", size, 0, shape), value(1, "copy.1", size, 4096, shape)]
+        users = "  copy.1, operand 0"
+        records = [record(0, "v", add(path, shape), uses=users), record(1, "copy.1", f"{shape} copy(%v)")]
+        return xlamem.read(make(attacks.dump(values, records=records, ranges=["v{}:0-1", "copy.1{}:1-3"])))
+
+    for path, wanted in (("up", ["smaller"]), ("down", ["gone", "new"])):
+        rows = xlamem.diff(program("up", 2048), program(path, 1024)).buffers.to_pylist()
+        causes = {r["cause"] for r in rows if "copy.1" in (r["instruction_a"], r["instruction_b"])}
+        assert sorted(causes) == wanted
+
+
 def with_arguments(*arguments: tuple[str, str, int], hlo: str = "") -> dict[str, bytes]:
     """A program with these arguments: name, shape and size."""
     allocations, records = "", []

@@ -19,7 +19,7 @@ from ..compute.origins import has_opcode, operands_of
 from ..compute.program import Program
 from ..parse.arrays import order_by, stable_order
 from ..parse.fingerprints import row_hash
-from .graph import both_sides
+from .graph import MOVE, both_sides
 from .matching import Matching
 from .ordering import in_order
 
@@ -34,7 +34,6 @@ MAX_CHOICES = 32
 """Maximum number of steps at which the peak is reached that are looked at."""
 MAX_COPIES = 4
 """Maximum number of copies in a row that are followed to what they copy."""
-COPY = r"^(?:copy|copy-start|copy-done|async-start|async-done|bitcast)$"
 WINDOW = 64
 """Number of matched instructions before a step of which the longest common order decides what corresponds to it."""
 
@@ -425,7 +424,7 @@ def _matching(p: Program, main: Ints, match: Ints) -> Ints:
     """Return the matching values; for copies that only one side has, those of what they copy."""
     value, source = take(match, main), main
     for _ in range(MAX_COPIES):
-        copies = np.flatnonzero((value < 0) & (source >= 0) & has_opcode(p, take(p.instruction_row, source), COPY))
+        copies = np.flatnonzero((value < 0) & (source >= 0) & has_opcode(p, take(p.instruction_row, source), MOVE))
         if not len(copies):
             break
         source = np.where(np.isin(np.arange(len(main)), copies), source, -1)

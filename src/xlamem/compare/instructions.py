@@ -72,10 +72,19 @@ class InstructionMatching:
         self._match_subgraphs(self._labels(opcode, shape, number), STRUCTURE, None)
         self._match_neighbours()
         self._match_in_order(self._labels(opcode, op_name, shape), OPERATION)
-        self._match_in_order(self._labels(opcode, op_name), RESIZED)
-        self._match_in_order(self._labels(opcode, plain), RESIZED)
+        self._match_in_order(self._with_moved(self._labels(opcode, op_name)), RESIZED)
+        self._match_in_order(self._with_moved(self._labels(opcode, plain)), RESIZED)
         self._match_neighbours()
         self._match_along_schedule(self._labels(opcode, shape))
+
+    @cached_property
+    def _moved(self) -> tuple[Ints, Ints]:
+        """A hash of the name of what copies without a name copy, 0 for other nodes."""
+        return both_sides(lambda g: g.moved_names.hashes(), *self.graphs)
+
+    def _with_moved(self, labels: Labels) -> Labels:
+        """Return labels that copies share only if what they copy has one name: the opcode alone says nothing."""
+        return Labels(*(np.where(m != 0, row_hash(h, m), h) for h, m in zip(labels, self._moved, strict=True)))
 
     @cached_property
     def _neighbours(self) -> tuple[Neighbours, Neighbours]:
@@ -89,7 +98,7 @@ class InstructionMatching:
         for h in zip(reversed(a), reversed(b), strict=True):
             self._match_equal(Labels(*h), rule)
         if alone is not None:
-            self._match_equal(labels, alone)
+            self._match_equal(self._with_moved(labels) if alone == RESIZED else labels, alone)
 
     def _surroundings(self, side: tuple[int, Ints]) -> list[Ints]:
         """Return hashes of the nodes of a program with what is within 1, 2, … edges.
@@ -155,7 +164,8 @@ class InstructionMatching:
             matched = match >= 0
             rows = np.flatnonzero(matched[known] & ~matched[other])
             nodes = other[rows]
-            return _unique_choices(row_hash(match[known[rows]], e.operand[rows], self._opcode[side][nodes]), nodes)
+            described = self._opcode[side][nodes], self._moved[side][nodes]
+            return _unique_choices(row_hash(match[known[rows]], e.operand[rows], *described), nodes)
 
         (left, key_a), (right, key_b) = choices(0), choices(1)
         group_a, group_b, n = groups(key_a, key_b)
