@@ -279,6 +279,21 @@ def test_copies_of_different_values(make: Callable[..., Path]) -> None:
         assert sorted(causes) == wanted
 
 
+def test_layers_of_a_shorter_input(make: Callable[..., Path]) -> None:
+    """The first of two convolutions is as large now as the second one was, which is smaller as well."""
+
+    def program(*sizes: int) -> xlamem.Dump:
+        shapes = [f"f32[{size}]" for size in sizes]
+        values = [value(i, f"v{i}", 4 * sizes[i], i << 16, shape) for i, shape in enumerate(shapes)]
+        uses = "  v1, operand 0", ""
+        records = [record(i, f"v{i}", add("conv", shape), uses=uses[i]) for i, shape in enumerate(shapes)]
+        return xlamem.read(make(attacks.dump(values, records=records, ranges=["v0{}:0-3", "v1{}:1-3"])))
+
+    rows = xlamem.diff(program(4096, 2048), program(2048, 1024)).buffers.to_pylist()
+    pairs = {(r["cause"], r["shape_a"], r["shape_b"]) for r in rows if r["account"] == "device_total"}
+    assert pairs == {("smaller", "f32[4096]", "f32[2048]"), ("smaller", "f32[2048]", "f32[1024]")}
+
+
 def with_arguments(*arguments: tuple[str, str, int], hlo: str = "") -> dict[str, bytes]:
     """A program with these arguments: name, shape and size."""
     allocations, records = "", []

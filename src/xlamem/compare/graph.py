@@ -89,6 +89,11 @@ class Graph:
         codes, names = self.text("op_name")
         return Texts(codes, plain_names(pc.replace_substring_regex(names, PARAMETERS, "")))
 
+    @property
+    def data(self) -> Ints:
+        """Bytes of the first value of each node without padding."""
+        return self.p.unpadded[self.first_value]
+
     @cached_property
     def is_parameter(self) -> Mask:
         codes, opcodes = self.opcodes

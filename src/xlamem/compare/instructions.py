@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import schema
-from ..compute.columns import Ints, take
+from ..compute.columns import Ints, sums_of, take
 from ..compute.lazy import cached_property
 from ..compute.program import Program
 from ..parse.arrays import order_by
@@ -37,7 +37,9 @@ class InstructionMatching:
         self.node_of_b = np.full(self.graphs[1].n, -1, np.int64)
         self.rule = np.full(self.graphs[0].n, -1, np.int64)
         """Index in RULES of the rule that matched each node of A, or -1."""
-        self._match_subgraphs(self._labels(self._opcode, self._op_name, self._shape, self._number), SUBGRAPH, OPERATION)
+        labels = self._labels(self._opcode, self._op_name, self._shape, self._number)
+        self._match_subgraphs(labels, SUBGRAPH, None)
+        self._match_equal(self._unless_resized(labels), OPERATION)
 
     # -- labels ----------------------------------------------------------------------------------
 
@@ -68,10 +70,12 @@ class InstructionMatching:
         self._match_renamed_arguments(shape)
         plain = both_sides(lambda g: g.plain_names.hashes(), *self.graphs)
         self._match_subgraphs(self._labels(opcode, op_name), RESIZED, RESIZED)
-        self._match_subgraphs(self._labels(opcode, plain, shape), OPERATION, OPERATION)
+        labels = self._labels(opcode, plain, shape)
+        self._match_subgraphs(labels, OPERATION, None)
+        self._match_equal(self._unless_resized(labels), OPERATION)
         self._match_subgraphs(self._labels(opcode, shape, number), STRUCTURE, None)
         self._match_neighbours()
-        self._match_in_order(self._labels(opcode, op_name, shape), OPERATION)
+        self._match_in_order(self._unless_resized(self._labels(opcode, op_name, shape)), OPERATION)
         self._match_in_order(self._with_moved(self._labels(opcode, op_name)), RESIZED)
         self._match_in_order(self._with_moved(self._labels(opcode, plain)), RESIZED)
         self._match_neighbours()
@@ -85,6 +89,22 @@ class InstructionMatching:
     def _with_moved(self, labels: Labels) -> Labels:
         """Return labels that copies share only if what they copy has one name: the opcode alone says nothing."""
         return Labels(*(np.where(m != 0, row_hash(h, m), h) for h, m in zip(labels, self._moved, strict=True)))
+
+    def _unless_resized(self, labels: Labels) -> Labels:
+        """Return labels that no two nodes share of an operation that runs as often, but on arrays of other sizes.
+
+        A layer that is as large now as another one was is not that one: what surrounds them tells them apart.
+        """
+        operation = self._labels(self._opcode, self._op_name)
+        group_a, group_b, n = groups(operation.a, operation.b)
+        times = np.bincount(group_a, minlength=n)
+        sizes = (sums_of(g.data, group, n) for g, group in zip(self.graphs, (group_a, group_b), strict=True))
+        resized = (times > 1) & (times == np.bincount(group_b, minlength=n)) & np.not_equal(*sizes)
+        a, b = (
+            np.where(resized[group], np.arange(k, 2 * len(group) + k, 2), h)
+            for k, (group, h) in enumerate(zip((group_a, group_b), labels, strict=True))
+        )
+        return Labels(a, b)
 
     @cached_property
     def _neighbours(self) -> tuple[Neighbours, Neighbours]:
