@@ -226,8 +226,9 @@ def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe
         # The compiler may find free space elsewhere for the temporaries that are in these outputs now.
         upper = max(upper, -certain.fixed)
     if is_tpu:
-        # The compiler schedules the program anew, which may need fewer temporaries.
-        upper += min(int(RESCHEDULED * w.peak), upper // 2, MAX_RESCHEDULED)
+        # The compiler schedules the program anew, which may need fewer temporaries, or more.
+        upper += _rescheduled(w, upper)
+        lower -= min(int(RESCHEDULED / 2 * w.peak), max(lower, 0) // 3, MAX_RESCHEDULED)
     confidence: Confidence = "likely" if lower > 0 else "try"
     error = w.arena_bytes + max(slots, MIN_SLOTS * TPU_SLOT if is_tpu else 0)
     if safe.all() and not copied and error < MARGIN * estimate and not change.levels.any():
@@ -240,6 +241,11 @@ def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe
         text += " The compiler may have to copy them."
     values = largest_first(w, value)
     return Intervention("donate", values, change, max(lower, 0), upper, confidence, text, name, number)
+
+
+def _rescheduled(w: WhatIf, upper: int) -> int:
+    """Return the bytes that a TPU program may save in addition to a bound, because it is scheduled anew."""
+    return min(int(RESCHEDULED * w.peak), upper // 2, MAX_RESCHEDULED)
 
 
 def _copied_again(w: WhatIf, parameter: Ints, output: Ints) -> int:
@@ -440,6 +446,12 @@ def _collective(w: WhatIf, opcode: str, members: Mask) -> Intervention:
     text = f"The results of {what} take memory at the peak. {how}"
     values = np.flatnonzero(members & w.at_peak)
     lower, upper = min(0, -int(MARGIN * w.peak)), w.saved(Change(0, -w.only(members | _like_gathered(w, members))))
+    if what == "all-gather":
+        # What has as many elements as the largest result, in a type that is as wide or twice as wide, is sharded then.
+        size = int(w.p.unpadded[values].max())
+        alike = members | (w.in_arena & np.isin(w.p.unpadded, [size, 2 * size]))
+        best = w.saved(Change(0, -w.only(alike)))
+        upper = max(upper, best + (_rescheduled(w, best) if w.p.tables.platform == "tpu" else 0))
     return Intervention("collective", largest_first(w, values), change, lower, upper, "try", text)
 
 
