@@ -309,6 +309,19 @@ def test_a_small_batch_of_a_tpu_program(width: int, confidence: str, make: Make)
     assert row["confidence"] == "likely"
 
 
+def test_activations_in_the_memory_of_a_donated_argument(make: Make) -> None:
+    """What the compiler puts there after the last use of the argument says nothing about its dimensions."""
+    donated = "parameter 1, shape |f32[32,64]| at ShapeIndex {}, maybe-live-out:"
+    lent = value(9, "t", 8 * KIB, 0, "f32[16,128]")
+    w = argument("w", "f32[32,64]", 1)._replace(allocation=donated, live=(0, 2), more=lent)
+    h = Buffer("h", "f32[16,128]", (1, 7), "jit(f)/jvp()/tanh")
+    gradient = Buffer("g", "f32[16,128]", (6, 8), "jit(f)/transpose(jvp())/mul")
+    x = argument("x", "f32[16,8]", 0)
+    (row,) = advice(program(make, [x, w, h, gradient], ranges=["t{}:3-5"]), "batch")
+    assert row["lower"] <= (x.size + h.size + gradient.size) // 2 <= row["upper"]
+    assert row["lower"] > h.size // 2
+
+
 def test_nodes_and_edges(make: Make) -> None:
     """Of two batches, that of which most bytes are known to depend is halved: most activations have the edges first."""
     nodes = Buffer("h", "f32[64,32]", (0, 7), "jit(f)/jvp()/add")
