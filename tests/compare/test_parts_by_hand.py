@@ -30,7 +30,7 @@ from xlamem.compare.matching import Matching
 from xlamem.compare.pairing import Pairing
 from xlamem.compare.programs import DESCRIBED_BY, ProgramEntry
 from xlamem.compare.rows import Differences, ShapePairs
-from xlamem.compute.layout import DONATED, LIVE_OUT
+from xlamem.compute.layout import DONATED, LIVE_OUT, TEMP, TEMP_IN_OUTPUT
 from xlamem.errors import UsageError
 
 
@@ -51,8 +51,9 @@ def test_values_that_represent_allocations(steps: int | None) -> None:
 
 def test_buffers_that_may_match() -> None:
     """By the bytes of the values that match; those of their main values count four times, and a little more."""
-    a = SimpleNamespace(extent=array(10, 5, 1, 9))
-    b = SimpleNamespace(extent=array(8, 7, 3, 2))
+    category = {"a": array(TEMP, TEMP, TEMP, TEMP), "b": array(TEMP, TEMP, TEMP, TEMP)}
+    a = SimpleNamespace(extent=array(10, 5, 1, 9), categories_of=lambda rows: category["a"][rows])
+    b = SimpleNamespace(extent=array(8, 7, 3, 2), categories_of=lambda rows: category["b"][rows])
     m: Any = SimpleNamespace(a=a, b=b, value=array(0, 1, 3, -1))
     in_a: Any = SimpleNamespace(of_value=array(0, 0, 1, 1), main=array(0, 2))
     in_b: Any = SimpleNamespace(of_value=array(1, 1, 0, 0), main=array(2, 1), bytes=array(3, 8))
@@ -61,6 +62,11 @@ def test_buffers_that_may_match() -> None:
     in_b.main = array(3, 0)
     assert [x.tolist() for x in account._candidates(m, in_a, in_b)][2] == [4 * 8 + 2 + 5, 4 * 1 + 2]
     in_b.of_value = array(-1, 1, 0, 0)
+    assert [x.tolist() for x in account._candidates(m, in_a, in_b)] == [[0, 1], [1, 0], [5, 6]]
+    # The second value lies in an output of A, whose place it leaves in B.
+    category["a"] = array(TEMP, TEMP_IN_OUTPUT, TEMP, TEMP)
+    assert [x.tolist() for x in account._candidates(m, in_a, in_b)] == [[1], [0], [6]]
+    category["b"] = category["a"]
     assert [x.tolist() for x in account._candidates(m, in_a, in_b)] == [[0, 1], [1, 0], [5, 6]]
 
 
@@ -198,6 +204,28 @@ def test_largest_outputs_are_named_first(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [e.claims.tolist() for e in (new, gone)] == [[False, True, True], [True, False, False]]
 
 
+class _Outputs:
+    """A program of which only the outputs matter."""
+
+    def __init__(self, first: int, index: list[str], element_type: str = "f32", own: Any = ()) -> None:
+        self.index, self.entry_parameters, self._type = index, array(*own), element_type
+        self.value = np.arange(first, first + len(index))
+
+    def value_text(self, column: str, values: Any) -> pa.Array:
+        return pa.array([self._type] * len(values))
+
+
+def match_outputs(
+    a: _Outputs, b: _Outputs, shape: tuple[Any, Any], rank: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> Any:
+    m: Any = Matching.__new__(Matching)
+    m.__dict__.update(a=a, b=b, value=np.full(9, -1), value_of_b=np.full(9, -1), rule=np.full(9, -1))
+    monkeypatch.setattr(matching, "outputs_of", lambda p: SimpleNamespace(
+        value=p.value, index=pa.array(p.index, pa.string())))  # fmt: skip
+    m._match_outputs(shape, rank)
+    return m
+
+
 @pytest.mark.parametrize(
     ("a", "b", "matched"),
     [
@@ -210,18 +238,35 @@ def test_outputs_that_match(
     a: list[str], b: list[str], matched: dict[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By index and shape, if both sides have as many and all of their indices are known."""
-    for own in (array(), array(6)):
-        m: Any = Matching.__new__(Matching)
-        m.__dict__.update(a=SimpleNamespace(i=a, n=5, entry_parameters=own), value=np.full(9, -1),
-                          b=SimpleNamespace(i=b, n=7, entry_parameters=array()), value_of_b=np.full(9, -1),
-                          rule=np.full(9, -1))  # fmt: skip
-        monkeypatch.setattr(matching, "outputs_of", lambda p: SimpleNamespace(
-            value=np.arange(p.n, p.n + len(p.i)), index=pa.array(p.i, pa.string())))  # fmt: skip
-        m._match_outputs((np.ones(9, np.int64), np.ones(9, np.int64)))
+    for own in ((), (6,)):
+        same = np.ones(9, np.int64)
+        m = match_outputs(_Outputs(5, a, own=own), _Outputs(7, b), (same, same), (same, same), monkeypatch)
         wanted = {k: v for k, v in matched.items() if k not in own}
         assert {i: v for i, v in enumerate(m.value.tolist()) if v >= 0} == wanted
         assert {v: i for i, v in enumerate(m.value_of_b.tolist()) if v >= 0} == wanted
         assert {i for i, v in enumerate(m.rule.tolist()) if v >= 0} == {*wanted}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "ranks", "element_type", "matched"),
+    [
+        ([10, 11], [2, 1], "f32", {5: 7, 6: 8}),
+        ([10, 11], [2, 2], "f32", {5: 7}),
+        ([10, 11], [2, 1], "bf16", {}),
+        ([21, 20], [2, 1], "f32", {}),
+        ([10, 20], [2, 1], "f32", {}),
+    ],
+)
+def test_outputs_of_another_size(
+    shapes: list[int], ranks: list[int], element_type: str, matched: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shapes 20 and 21 of A, with two dimensions and one, and those of B, where others may be in another order."""
+    shape, rank = np.zeros((2, 9), np.int64), np.zeros((2, 9), np.int64)
+    shape[0, 5:7], rank[0, 5:7] = (20, 21), (2, 1)
+    shape[1, 7:9], rank[1, 7:9] = shapes, ranks
+    a, b = _Outputs(5, ["{0}", "{1}"]), _Outputs(7, ["{0}", "{1}"], element_type)
+    m = match_outputs(a, b, (shape[0], shape[1]), (rank[0], rank[1]), monkeypatch)
+    assert {i: v for i, v in enumerate(m.value.tolist()) if v >= 0} == matched
 
 
 def test_doubts_of_stored_dumps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -263,6 +263,37 @@ def test_a_carry_of_a_longer_loop_is_another_one(make: Callable[..., Path]) -> N
         assert [r["text"] for r in rows if r["kind"] == "dimensions"] == wanted
 
 
+def test_copies_of_different_values(make: Callable[..., Path]) -> None:
+    """Copies without a name have nothing in common; one of the same value may have become smaller."""
+
+    def program(path: str, size: int) -> xlamem.Dump:
+        shape = f"f32[{size // 4}]"
+        values = [value(0, "v", size, 0, shape), value(1, "copy.1", size, 4096, shape)]
+        users = "  copy.1, operand 0"
+        records = [record(0, "v", add(path, shape), uses=users), record(1, "copy.1", f"{shape} copy(%v)")]
+        return xlamem.read(make(attacks.dump(values, records=records, ranges=["v{}:0-1", "copy.1{}:1-3"])))
+
+    for path, wanted in (("up", ["smaller"]), ("down", ["gone", "new"])):
+        rows = xlamem.diff(program("up", 2048), program(path, 1024)).buffers.to_pylist()
+        causes = {r["cause"] for r in rows if "copy.1" in (r["instruction_a"], r["instruction_b"])}
+        assert sorted(causes) == wanted
+
+
+def test_layers_of_a_shorter_input(make: Callable[..., Path]) -> None:
+    """The first of two convolutions is as large now as the second one was, which is smaller as well."""
+
+    def program(*sizes: int) -> xlamem.Dump:
+        shapes = [f"f32[{size}]" for size in sizes]
+        values = [value(i, f"v{i}", 4 * sizes[i], i << 16, shape) for i, shape in enumerate(shapes)]
+        uses = "  v1, operand 0", ""
+        records = [record(i, f"v{i}", add("conv", shape), uses=uses[i]) for i, shape in enumerate(shapes)]
+        return xlamem.read(make(attacks.dump(values, records=records, ranges=["v0{}:0-3", "v1{}:1-3"])))
+
+    rows = xlamem.diff(program(4096, 2048), program(2048, 1024)).buffers.to_pylist()
+    pairs = {(r["cause"], r["shape_a"], r["shape_b"]) for r in rows if r["account"] == "device_total"}
+    assert pairs == {("smaller", "f32[4096]", "f32[2048]"), ("smaller", "f32[2048]", "f32[1024]")}
+
+
 def with_arguments(*arguments: tuple[str, str, int], hlo: str = "") -> dict[str, bytes]:
     """A program with these arguments: name, shape and size."""
     allocations, records = "", []

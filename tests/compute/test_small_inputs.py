@@ -69,8 +69,9 @@ def test_the_size_of_a_batch(trips: set[int]) -> None:
         assert batches._shared_size(np.array(arrays), sliced) == wanted
 
 
-def test_an_ambiguous_batch() -> None:
+def test_an_ambiguous_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A size that is that of several dimensions of an array, the first one of weights, or the last one of others."""
+    monkeypatch.setattr(batches, "_may_be_weights", lambda a, values: np.ones(len(values), bool))
     for dimensions, state_of_b, wanted in (
         ([[8, 3], [8, 4]], False, True),
         ([[8, 8], [9, 4]], False, True),
@@ -84,7 +85,8 @@ def test_an_ambiguous_batch() -> None:
     ):
         shared = [8, int(dimensions[1][0])]
         codes = np.array([0, 1])
-        found = batches._is_ambiguous(np.array(dimensions), codes, 0, shared, [False, state_of_b])
+        a: Any = SimpleNamespace(dimensions=np.array(dimensions))
+        found = batches._is_ambiguous(a, codes, codes, 0, shared, [False, state_of_b])
         assert found is wanted, dimensions
 
 

@@ -19,7 +19,7 @@ from ..compute.origins import has_opcode, operands_of
 from ..compute.program import Program
 from ..parse.arrays import order_by, stable_order
 from ..parse.fingerprints import row_hash
-from .graph import both_sides
+from .graph import MOVE, both_sides
 from .matching import Matching
 from .ordering import in_order
 
@@ -34,7 +34,6 @@ MAX_CHOICES = 32
 """Maximum number of steps at which the peak is reached that are looked at."""
 MAX_COPIES = 4
 """Maximum number of copies in a row that are followed to what they copy."""
-COPY = r"^(?:copy|copy-start|copy-done|async-start|async-done|bitcast)$"
 WINDOW = 64
 """Number of matched instructions before a step of which the longest common order decides what corresponds to it."""
 
@@ -381,9 +380,14 @@ def _without_values(m: Matching, in_a: Buffers, in_b: Buffers, rows: tuple[Ints,
 
 
 def _candidates(m: Matching, in_a: Buffers, in_b: Buffers) -> tuple[Ints, Ints, Ints]:
-    """Return pairs of buffers with matching values, and the bytes of these values."""
+    """Return pairs of buffers with matching values, and the bytes of these values.
+
+    An output is no temporary of the other side, even if that is in the memory of the output on this side.
+    """
     left, right = in_a.of_value, take(in_b.of_value, m.value)
     values = np.flatnonzero((left >= 0) & (right >= 0))
+    borrows = [p.categories_of(rows) == TEMP_IN_OUTPUT for p, rows in ((m.a, values), (m.b, m.value[values]))]
+    values = values[borrows[0] == borrows[1]]
     weight = np.minimum(m.a.extent[values], m.b.extent[m.value[values]])
     is_main = (in_a.main[left[values]] == values) & (in_b.main[right[values]] == m.value[values])
     weight = np.where(is_main, 4 * weight + 2, weight)
@@ -420,7 +424,7 @@ def _matching(p: Program, main: Ints, match: Ints) -> Ints:
     """Return the matching values; for copies that only one side has, those of what they copy."""
     value, source = take(match, main), main
     for _ in range(MAX_COPIES):
-        copies = np.flatnonzero((value < 0) & (source >= 0) & has_opcode(p, take(p.instruction_row, source), COPY))
+        copies = np.flatnonzero((value < 0) & (source >= 0) & has_opcode(p, take(p.instruction_row, source), MOVE))
         if not len(copies):
             break
         source = np.where(np.isin(np.arange(len(main)), copies), source, -1)

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from .. import kernels as pc
+from ..compute.buffer_names import source_columns
 from ..compute.columns import Ints, Mask, arrow_array, encoded, flags_of, ints, sums_of, take, texts_of
 from ..compute.lazy import cached_property
 from ..compute.op_names import PARAMETERS, plain_names
-from ..compute.origins import uses_of
+from ..compute.origins import has_opcode, uses_of
 from ..compute.program import Program
 from ..parse.arrays import Rows, row_of, stable_order
 from ..parse.fingerprints import hash_texts, row_hash
@@ -22,6 +23,10 @@ Result = TypeVar("Result")
 
 NUMBER = r"(?:\.(?:clone|remat\d*|\d+))+$"
 """What XLA appends to the name of an instruction to make it unique."""
+
+
+MOVE = r"^(?:copy|copy-start|copy-done|async-start|async-done|bitcast)$"
+"""Opcodes of what only moves bytes."""
 
 
 class Texts(NamedTuple):
@@ -84,11 +89,23 @@ class Graph:
         codes, names = self.text("op_name")
         return Texts(codes, plain_names(pc.replace_substring_regex(names, PARAMETERS, "")))
 
+    @property
+    def data(self) -> Ints:
+        """Bytes of the first value of each node without padding."""
+        return self.p.unpadded[self.first_value]
+
     @cached_property
     def is_parameter(self) -> Mask:
         codes, opcodes = self.opcodes
         parameter = np.asarray(pc.equal(opcodes, "parameter").to_numpy(zero_copy_only=False), bool)
         return flags_of(parameter, codes)
+
+    @property
+    def moved_names(self) -> Texts:
+        """The plain op_name of what copies without a name copy; -1 for other nodes."""
+        nodes = np.flatnonzero(has_opcode(self.p, self.row, MOVE) & (self.text("op_name").codes < 0))
+        codes, names = encoded(source_columns(self.p, self.first_value[nodes])["op_name"])
+        return self._of_nodes(nodes, codes, plain_names(pc.cast(names, pa.string())))
 
     @property
     def argument_suffixes(self) -> Texts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import schema
-from ..compute.columns import Ints, take
+from ..compute.columns import Ints, sums_of, take
 from ..compute.lazy import cached_property
 from ..compute.program import Program
 from ..parse.arrays import order_by
@@ -37,7 +37,9 @@ class InstructionMatching:
         self.node_of_b = np.full(self.graphs[1].n, -1, np.int64)
         self.rule = np.full(self.graphs[0].n, -1, np.int64)
         """Index in RULES of the rule that matched each node of A, or -1."""
-        self._match_subgraphs(self._labels(self._opcode, self._op_name, self._shape, self._number), SUBGRAPH, OPERATION)
+        labels = self._labels(self._opcode, self._op_name, self._shape, self._number)
+        self._match_subgraphs(labels, SUBGRAPH, None)
+        self._match_equal(self._unless_resized(labels), OPERATION)
 
     # -- labels ----------------------------------------------------------------------------------
 
@@ -68,14 +70,41 @@ class InstructionMatching:
         self._match_renamed_arguments(shape)
         plain = both_sides(lambda g: g.plain_names.hashes(), *self.graphs)
         self._match_subgraphs(self._labels(opcode, op_name), RESIZED, RESIZED)
-        self._match_subgraphs(self._labels(opcode, plain, shape), OPERATION, OPERATION)
+        labels = self._labels(opcode, plain, shape)
+        self._match_subgraphs(labels, OPERATION, None)
+        self._match_equal(self._unless_resized(labels), OPERATION)
         self._match_subgraphs(self._labels(opcode, shape, number), STRUCTURE, None)
         self._match_neighbours()
-        self._match_in_order(self._labels(opcode, op_name, shape), OPERATION)
-        self._match_in_order(self._labels(opcode, op_name), RESIZED)
-        self._match_in_order(self._labels(opcode, plain), RESIZED)
+        self._match_in_order(self._unless_resized(self._labels(opcode, op_name, shape)), OPERATION)
+        self._match_in_order(self._with_moved(self._labels(opcode, op_name)), RESIZED)
+        self._match_in_order(self._with_moved(self._labels(opcode, plain)), RESIZED)
         self._match_neighbours()
         self._match_along_schedule(self._labels(opcode, shape))
+
+    @cached_property
+    def _moved(self) -> tuple[Ints, Ints]:
+        """A hash of the name of what copies without a name copy, 0 for other nodes."""
+        return both_sides(lambda g: g.moved_names.hashes(), *self.graphs)
+
+    def _with_moved(self, labels: Labels) -> Labels:
+        """Return labels that copies share only if what they copy has one name: the opcode alone says nothing."""
+        return Labels(*(np.where(m != 0, row_hash(h, m), h) for h, m in zip(labels, self._moved, strict=True)))
+
+    def _unless_resized(self, labels: Labels) -> Labels:
+        """Return labels that no two nodes share of an operation that runs as often, but on arrays of other sizes.
+
+        A layer that is as large now as another one was is not that one: what surrounds them tells them apart.
+        """
+        operation = self._labels(self._opcode, self._op_name)
+        group_a, group_b, n = groups(operation.a, operation.b)
+        times = np.bincount(group_a, minlength=n)
+        sizes = (sums_of(g.data, group, n) for g, group in zip(self.graphs, (group_a, group_b), strict=True))
+        resized = (times > 1) & (times == np.bincount(group_b, minlength=n)) & np.not_equal(*sizes)
+        a, b = (
+            np.where(resized[group], np.arange(k, 2 * len(group) + k, 2), h)
+            for k, (group, h) in enumerate(zip((group_a, group_b), labels, strict=True))
+        )
+        return Labels(a, b)
 
     @cached_property
     def _neighbours(self) -> tuple[Neighbours, Neighbours]:
@@ -89,7 +118,7 @@ class InstructionMatching:
         for h in zip(reversed(a), reversed(b), strict=True):
             self._match_equal(Labels(*h), rule)
         if alone is not None:
-            self._match_equal(labels, alone)
+            self._match_equal(self._with_moved(labels) if alone == RESIZED else labels, alone)
 
     def _surroundings(self, side: tuple[int, Ints]) -> list[Ints]:
         """Return hashes of the nodes of a program with what is within 1, 2, … edges.
@@ -155,7 +184,8 @@ class InstructionMatching:
             matched = match >= 0
             rows = np.flatnonzero(matched[known] & ~matched[other])
             nodes = other[rows]
-            return _unique_choices(row_hash(match[known[rows]], e.operand[rows], self._opcode[side][nodes]), nodes)
+            described = self._opcode[side][nodes], self._moved[side][nodes]
+            return _unique_choices(row_hash(match[known[rows]], e.operand[rows], *described), nodes)
 
         (left, key_a), (right, key_b) = choices(0), choices(1)
         group_a, group_b, n = groups(key_a, key_b)

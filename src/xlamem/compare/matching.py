@@ -43,7 +43,7 @@ class Matching:
     def _match_values(self) -> None:
         a, b = self.a, self.b
         index, shape, phi, rank = zip(*both_sides(_described, a, b), strict=True)
-        self._match_outputs(shape)
+        self._match_outputs(shape, rank)
         graphs = self._instructions.graphs
         node = graphs[0].node_of_value, take(self._instructions.node_of_b, graphs[1].node_of_value)
         size = a.unpadded, b.unpadded
@@ -71,13 +71,22 @@ class Matching:
         """Position of each value, by the first step of its live range."""
         return both_sides(lambda p: positions(p.ranges[0]), self.a, self.b)
 
-    def _match_outputs(self, shape: tuple[Ints, Ints]) -> None:
-        """Match outputs with the same shape and index, if both programs have as many and compute them."""
+    def _match_outputs(self, shape: tuple[Ints, Ints], rank: tuple[Ints, Ints]) -> None:
+        """Match outputs with the same shape and index, if both programs have as many and compute them.
+
+        So are those of another size, if the other program has none of their shape.
+        """
         a, b = outputs_of(self.a), outputs_of(self.b)
         if len(a.value) != len(b.value) or a.index.null_count or b.index.null_count:
             return
-        index = text_hashes(a.index), text_hashes(b.index)
-        at_a, at_b = in_order(row_hash(index[0], shape[0][a.value]), row_hash(index[1], shape[1][b.value]))
+        of_a, of_b = shape[0][a.value], shape[1][b.value]
+        hashes = []
+        sides = (self.a, a, of_a, of_b, rank[0]), (self.b, b, of_b, of_a, rank[1])
+        for p, outputs, same, other, ranks in sides:
+            kind = row_hash(_types(p, outputs.value), ranks[outputs.value])
+            resized = ~np.isin(same, other)
+            hashes.append(row_hash(text_hashes(outputs.index), np.where(resized, kind, same), resized.astype(np.int64)))
+        at_a, at_b = in_order(*hashes)
         left, right = a.value[at_a], b.value[at_b]
         # An argument that is returned as it is matches an argument.
         own = ~np.isin(left, self.a.entry_parameters) & ~np.isin(right, self.b.entry_parameters)
@@ -137,8 +146,13 @@ def _named(side: tuple[Program, Ints]) -> tuple[Ints, Ints, Ints, Ints]:
     """Return hashes of op_name, scope and element type, and the number of dimensions of these values."""
     p, values = side
     names = source_columns(p, values)["op_name"]
-    element, rank = text_hashes(p.value_text("element_type", values)), _n_dimensions(p.value_text("shape", values))
-    return text_hashes(names), text_hashes(_scopes(names)), element, rank
+    rank = _n_dimensions(p.value_text("shape", values))
+    return text_hashes(names), text_hashes(_scopes(names)), _types(p, values), rank
+
+
+def _types(p: Program, values: Ints) -> Ints:
+    """Return a hash of the element type of each of these values."""
+    return text_hashes(p.value_text("element_type", values))
 
 
 def _n_dimensions(shapes: pa.ChunkedArray | pa.Array) -> Ints:

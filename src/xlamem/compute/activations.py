@@ -214,9 +214,12 @@ class Activations:
 
     @cached_property
     def is_state(self) -> Mask:
-        """Whether each value belongs to a donated parameter, or to one that could be, or to such an output."""
+        """Whether each value belongs to a donated parameter, or to one that could be, or to such an output.
+
+        Activations that only lie in the memory of a donated parameter do not.
+        """
         parameters, outputs, match = matched(self.p)
-        state: Mask = self.p.value_category == DONATED
+        state: Mask = self.p.categories_of(np.arange(len(self.p.owner))) == DONATED
         state[parameters.value[match.output >= 0]] = True
         state[outputs.value[match.output[match.output >= 0]]] = True
         return state

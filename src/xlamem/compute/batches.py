@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from .. import kernels as pc
-from .aliasing import is_partitioned
+from .aliasing import is_partitioned, outputs_of
 from .bounds import of_values, with_vmem
 from .buffer_names import buffer_names, trip_counts_of
 from .columns import Ints, Mask, encoded, ints
-from .interventions import Intervention, argument_names
+from .interventions import RESCHEDULED, Intervention, argument_names
 from .layers import LayerActivations
-from .layout import DONATED, LIVE_OUT, PARAMETER
+from .layout import DONATED, LIVE_OUT, PARAMETER, TEMP, TEMP_IN_OUTPUT
 from .op_names import matching
 from .program import distinct_rows
 from .stacks import Stacks
@@ -24,6 +24,8 @@ from .what_if import Change, largest_groups
 
 BATCH_LOWER, BATCH_UPPER = 0.6, 1.25
 """Multiples of the estimates that are bounds; docs/advice.md has the measurements."""
+MIN_BATCH_SHARE = 0.02
+"""Share of what must fit that half a batch of a TPU program has to save at least to be likely."""
 MAX_VIEWS = 4
 """Maximum number of views of each sample of which all pairs are compared."""
 MIN_PAIRS = 0.1
@@ -32,6 +34,8 @@ NOT_INDEPENDENT = "All pairs of samples are compared: those of two halves are le
 ACCUMULATION = "Gradients accumulated over two halves need as much memory as the parameters in addition."
 _RANDOM_KEY = r"^u32\[[24]\]"
 """Shapes of the keys of JAX's random numbers, which have no batch."""
+_INDICES = ("pred", "s32", "u32", "s64", "u64")
+"""Element types that weights do not have."""
 
 
 def smaller_batches(a: LayerActivations) -> Iterator[Intervention]:
@@ -71,7 +75,7 @@ def _batches(a: LayerActivations) -> list[Batch]:
         # Without a backward pass, what loops read slice by slice are weights and caches: the batch is elsewhere.
         excluded = state[code] if a.is_training else bool(sliced[codes == code].any())
         size = 0 if excluded else shared[code]
-        ambiguous = bool(size) and not a.is_training and _is_ambiguous(a.dimensions[value], codes, code, shared, state)
+        ambiguous = bool(size) and not a.is_training and _is_ambiguous(a, value, codes, code, shared, state)
         if size and not ambiguous and not _is_of_features(a, size):
             weights = a.is_state[value] & ~sliced & (a.dimensions[value, 0] == size) & (a.dimensions[value, 2] > 0)
             is_shared = a.is_training and bool(weights.any()) and size not in trips
@@ -115,16 +119,39 @@ def _shared_size(dimensions: Ints, sliced: Mask) -> int:
     return size if len(sizes) == 1 and size >= 2 and size % 2 == 0 else 0
 
 
-def _is_ambiguous(dimensions: Ints, codes: Ints, code: int, shared: list[int], state: list[bool]) -> bool:
+def _is_ambiguous(
+    a: LayerActivations, values: Ints, codes: Ints, code: int, shared: list[int], state: list[bool]
+) -> bool:
     """Return whether the batch size of an argument is also a dimension of weights.
 
-    It is the first one of an argument that is no state, the last one of another argument, or one of two of an array.
+    It is the first one of an argument that may be weights, the last one of another argument, or one of two of an array.
     """
-    has_size = dimensions == shared[code]
+    dimensions, size = a.dimensions[values], shared[code]
+    has_size = dimensions == size
     others = {int(c) for c in codes[has_size[:, 0]]} - {code}
-    weights = any(not state[c] or shared[c] != shared[code] for c in others)
+    # Several inputs have samples, such as tokens and caches. Then results have them, too.
+    inputs = [c for c in others if not state[c]]
+    weights = any(shared[c] != size for c in others)
+    if inputs:
+        may_be = _may_be_weights(a, values[np.isin(codes, [code, *inputs])])
+        weights |= bool(may_be.any()) or not _are_in_results(a, size)
     repeated = has_size[np.isin(codes, [code, *others])].sum(axis=1) > 1
-    return weights or bool(repeated.any() or (_is_last(dimensions, shared[code]) & (codes != code)).any())
+    return weights or bool(repeated.any() or (_is_last(dimensions, size) & (codes != code)).any())
+
+
+def _may_be_weights(a: LayerActivations, values: Ints) -> Mask:
+    """Return which arrays are matrices of numbers, not of indices."""
+    is_index = pc.is_in(pc.cast(a.p.value_text("element_type", values), pa.string()), pa.array(_INDICES))
+    is_matrix = (a.dimensions[values] > 0).sum(axis=1) == 2
+    found: Mask = is_matrix & ~is_index.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _are_in_results(a: LayerActivations, size: int) -> bool:
+    """Return whether an output has this leading dimension, or after the number of iterations of a loop."""
+    values = outputs_of(a.p).value
+    samples = np.where(_is_sliced(a, values), a.dimensions[values, 1], a.dimensions[values, 0])
+    return bool((samples == size).any())
 
 
 def _is_last(dimensions: Ints, size: int) -> Mask:
@@ -159,6 +186,23 @@ def _whole_arrays(a: LayerActivations, size: int, values: Ints) -> Ints:
     return np.union1d(np.flatnonzero(whole), values)
 
 
+def _has_activations(a: LayerActivations, size: int) -> bool:
+    """Return whether a temporary, in any memory space, has this leading dimension, or a product of it.
+
+    Those with the dimensions of what is updated do not count: they may be weights of an optimizer.
+    """
+    is_temp = np.isin(a.p.categories_of(np.arange(len(a.p.owner))), (TEMP, TEMP_IN_OUTPUT)) & ~a.is_like_state
+    return bool((is_temp & np.isin(a.dimensions[:, 0], [size, *a.multiples_of(size)])).any())
+
+
+def _joined(a: LayerActivations) -> Ints:
+    """Return the products of two dimensions of an array that is updated, as layers have that are computed together."""
+    dimensions = np.unique(a.dimensions[a.is_state], axis=0)
+    first, second = np.triu_indices(dimensions.shape[1], 1)
+    products = np.minimum(dimensions, 1 << 31)[:, first] * np.minimum(dimensions, 1 << 31)[:, second]
+    return np.unique(products[products > 0])
+
+
 def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
     p, w, size = a.p, a.w, batch.size
     has_batch = (a.dimensions == size).any(axis=1) | np.isin(a.dimensions[:, :2], a.multiples_of(size)).any(axis=1)
@@ -171,8 +215,9 @@ def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
     # Matrices of all pairs of samples fall to a quarter.
     is_pairs = (a.dimensions[:, 1] > 0) & (a.dimensions[:, 2] == 0) & (a.dimensions[:, :2] % size == 0).all(axis=1)
     is_pairs &= a.dimensions[:, :2].min(axis=1) <= MAX_VIEWS * size
-    # Of samples and features, weights have a dimension.
+    # Of samples and features, weights have a dimension, or two that are joined.
     is_pairs &= ~np.isin(a.dimensions[:, :2], a.dimensions[a.is_state]).any(axis=1)
+    is_pairs &= ~(np.isin(a.dimensions[:, :2], _joined(a)) & (a.dimensions[:, :2] != size)).any(axis=1)
     pairs = w.only(w.in_arena & is_pairs & ~a.is_like_state) // 4
     most = (Change(fixed, -(w.only(some) // 2 + pairs)) for some in (temps, others))
     rows = np.flatnonzero(temps & w.at_peak)
@@ -188,7 +233,11 @@ def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
         is_coupled = p.extent[all_pairs].sum() > MIN_PAIRS * w.peak
         text += f" {NOT_INDEPENDENT if is_coupled else ACCUMULATION}"
     lower = 0 if batch.is_shared else int(BATCH_LOWER * w.saved(change))
-    bounds = lower, upper if len(rows) else 0
+    is_worth = len(rows) or (not a.is_training and _has_activations(a, size))
+    if p.tables.platform == "tpu" and w.saved(change) < MIN_BATCH_SHARE * w.total:
+        # The compiler schedules the program anew, which may need more temporaries than the batch saves.
+        lower -= int(RESCHEDULED * w.peak)
+    bounds = lower, upper if is_worth else 0
     values = np.union1d(rows, batch.values)
     found = of_values(a, "batch", values, change, bounds, text)
     return replace(found, argument=batch.name, parameter=batch.number)

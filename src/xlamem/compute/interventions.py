@@ -17,7 +17,7 @@ from .layout import DONATED, LIVE_OUT, TEMP
 from .op_names import END, PHASES
 from .origins import MAX_ROUNDS, has_opcode, index_codes, operands_of, origins, uses_of
 from .program import Program, distinct_rows
-from .uses import use_steps
+from .uses import is_read_apart, use_steps
 from .what_if import Change, WhatIf, largest_groups
 
 Kind = Literal[
@@ -215,7 +215,8 @@ def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe
     change = _without_outputs(w, output, _copies(w, output))
     estimate, best = w.saved(change), w.saved(_without_outputs(w, output, _copies(w, output) | _loops(w, output)))
     certain = _without_outputs(w, output[safe], _copies(w, output))
-    sure = w.saved(certain)
+    copied = _copied_again(w, value[safe], output[safe])
+    sure = max(0, w.saved(certain) - copied)
     margin = int(DONATION_MARGIN * w.peak)
     is_tpu = w.p.tables.platform == "tpu"
     slots = len(output) * (TPU_SLOT if is_tpu else 0)
@@ -225,11 +226,12 @@ def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe
         # The compiler may find free space elsewhere for the temporaries that are in these outputs now.
         upper = max(upper, -certain.fixed)
     if is_tpu:
-        # The compiler schedules the program anew, which may need fewer temporaries.
-        upper += min(int(RESCHEDULED * w.peak), upper // 2, MAX_RESCHEDULED)
+        # The compiler schedules the program anew, which may need fewer temporaries, or more.
+        upper += _rescheduled(w, upper)
+        lower -= min(int(RESCHEDULED / 2 * w.peak), max(lower, 0) // 3, MAX_RESCHEDULED)
     confidence: Confidence = "likely" if lower > 0 else "try"
     error = w.arena_bytes + max(slots, MIN_SLOTS * TPU_SLOT if is_tpu else 0)
-    if safe.all() and error < MARGIN * estimate and not change.levels.any():
+    if safe.all() and not copied and error < MARGIN * estimate and not change.levels.any():
         lower, upper, confidence = estimate - error, estimate + error, "exact"
     is_name = not name.startswith("parameter ")
     how = f"Donate `{name}`: jax.jit(..., donate_argnames={name!r})." if is_name else f"Donate {name} of the program."
@@ -239,6 +241,24 @@ def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe
         text += " The compiler may have to copy them."
     values = largest_first(w, value)
     return Intervention("donate", values, change, max(lower, 0), upper, confidence, text, name, number)
+
+
+def _rescheduled(w: WhatIf, upper: int) -> int:
+    """Return the bytes that a TPU program may save in addition to a bound, because it is scheduled anew."""
+    return min(int(RESCHEDULED * w.peak), upper // 2, MAX_RESCHEDULED)
+
+
+def _copied_again(w: WhatIf, parameter: Ints, output: Ints) -> int:
+    """Return the bytes of a copy that keeps the largest of these arrays for what may read it later, or 0.
+
+    Except on TPUs, XLA copies arguments before it orders the instructions. Copies of others may lie in the place of
+    what has been copied.
+    """
+    if w.p.tables.platform == "tpu" or not len(parameter):
+        return 0
+    largest = int(w.p.extent[parameter].argmax())
+    writer = int(w.p.instruction_row[output[largest]])
+    return int(w.p.extent[parameter[largest]]) if is_read_apart(w.p, int(parameter[largest]), writer) else 0
 
 
 def _without_outputs(w: WhatIf, outputs: Ints, in_place: Mask) -> Change:
@@ -426,6 +446,12 @@ def _collective(w: WhatIf, opcode: str, members: Mask) -> Intervention:
     text = f"The results of {what} take memory at the peak. {how}"
     values = np.flatnonzero(members & w.at_peak)
     lower, upper = min(0, -int(MARGIN * w.peak)), w.saved(Change(0, -w.only(members | _like_gathered(w, members))))
+    if what == "all-gather":
+        # What has as many elements as the largest result, in a type that is as wide or twice as wide, is sharded then.
+        size = int(w.p.unpadded[values].max())
+        alike = members | (w.in_arena & np.isin(w.p.unpadded, [size, 2 * size]))
+        best = w.saved(Change(0, -w.only(alike)))
+        upper = max(upper, best + (_rescheduled(w, best) if w.p.tables.platform == "tpu" else 0))
     return Intervention("collective", largest_first(w, values), change, lower, upper, "try", text)
 
 

@@ -12,8 +12,12 @@ from ..parse.arrays import row_of
 from .buffer_names import source_columns
 from .columns import Ints, Mask, computed_table, encoded, ints, match_dictionaries, take
 from .layout import THREAD_LOCAL
+from .origins import uses_of
 from .peaks import selected_steps
 from .program import Program, program
+
+MAX_READERS, MAX_ROUNDS, MAX_FOLLOWED = 8, 64, 1 << 12
+"""Maximum number of readers of a value that are followed, of rounds, and of instructions that are reached."""
 
 
 def use_steps(p: Program) -> tuple[Ints, Ints]:
@@ -29,6 +33,53 @@ def use_steps(p: Program) -> tuple[Ints, Ints]:
     value = row_of(p.value_ids, ints(uses, "value_id"))
     keep = (value >= 0) & (step >= 0)
     return value[keep], step[keep]
+
+
+def is_read_apart(p: Program, value: int, writer: int) -> bool:
+    """Return whether an instruction reads a value although `writer`, a row of `instructions`, does not depend on it.
+
+    The compiler may then run it after the writer. It is one of the program itself, not of a loop, and the program
+    returns what follows from it. False if that is too much to follow.
+    """
+    values, users, _, _ = uses_of(p)
+    schedule = p.tables["schedule"]
+    if not schedule.num_rows:
+        return False
+    last = int(np.argmax(ints(schedule, "time")))
+    root = int(p.row_of_instruction(schedule["instruction"].slice(last, 1))[0])
+    readers = np.unique(users[(values == value) & (users >= 0) & (users != writer)])
+    source, user = _users(p)
+    return any(_leads_elsewhere(source, user, r, writer, root) for r in readers[:MAX_READERS].tolist())
+
+
+def _users(p: Program) -> tuple[Ints, Ints]:
+    """Return which instruction (ascending) is read by which, as rows of `instructions`."""
+
+    def edges() -> tuple[Ints, Ints]:
+        value, user, _, _ = uses_of(p)
+        source = take(p.instruction_row, value)
+        known = (source >= 0) & (user >= 0)
+        order = np.argsort(source[known], kind="stable")
+        return source[known][order], user[known][order]
+
+    return p.once("users", edges)
+
+
+def _leads_elsewhere(source: Ints, user: Ints, reader: int, writer: int, root: int) -> bool:
+    """Return whether what an instruction computes reaches the root of the program, but not the writer."""
+    reached = new = np.array([reader], np.int64)
+    for _ in range(MAX_ROUNDS):
+        begin, end = (np.searchsorted(source, new, side) for side in ("left", "right"))
+        if int((end - begin).sum()) > MAX_FOLLOWED:
+            return False
+        n = end - begin
+        new = np.setdiff1d(user[np.repeat(begin - np.cumsum(n) + n, n) + np.arange(n.sum())], reached)
+        if (new == writer).any() or len(reached) > MAX_FOLLOWED:
+            return False
+        if not len(new):
+            return bool((reached == root).any())
+        reached = np.concatenate([reached, new])
+    return False
 
 
 def idle(dump: DumpLike, *, min_bytes: int = 0, limit: int | None = None) -> pa.Table:
