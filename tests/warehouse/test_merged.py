@@ -165,6 +165,27 @@ def test_names_of_different_dumps_differ() -> None:
     assert (codes // len(names)).tolist() == dumps.dump_of_row["values"].tolist()
 
 
+def test_live_ranges_outside_of_their_schedule() -> None:
+    """Clipped to the schedule of their own dump; those that begin after it are never live in any of the dumps."""
+    long = QUIET.replace(b"    1:a\n", b"    1:a\n" + b"".join(b"    %d:x%d\n" % (i, i) for i in range(2, 9)))
+    late = QUIET.replace(b"a{}:1-2", b"a{}:5-7")
+    tables = MergedTables(together([held({"buffer-assignment": t}, "cpu") for t in (QUIET, long, late)], [*"abc"]))
+    steps = max(tables.dumps.tables["modules"]["schedule_length"].to_pylist())
+    ranges = tables["live_ranges"]
+    assert ranges["start"].to_pylist() == [1, 1, steps + 1]
+    assert ranges["end"].to_pylist() == [2, 2, steps + 1]
+
+
+def test_a_dump_without_allocations_has_no_peaks() -> None:
+    lines = forge(1, era="E7", platform="tpu", values=20).files["live-range"]
+    found = [held({"live-range": lines}, "tpu"), held({"buffer-assignment": QUIET}, "cpu")]
+    tables = derive(together(found, ["0" * 32, "1" * 32]), 3)
+    without, other = (rows_of(tables, content_id) for content_id in ("0" * 32, "1" * 32))
+    assert {name for name, rows in without.items() if rows} == {"peaks"}
+    assert {row["definition"] for row in without["peaks"]} == {"xla_printed"}  # what XLA says
+    assert len(other["peaks"]) > 5
+
+
 def test_scopes_are_sorted() -> None:
     """By dump and memory space, the largest first."""
     found = sources()
