@@ -186,6 +186,17 @@ def test_a_dump_without_allocations_has_no_peaks() -> None:
     assert len(other["peaks"]) > 5
 
 
+def test_memory_spaces_are_counted() -> None:
+    found = sources()
+    dumps = together(found, [f"{i:032x}" for i in range(len(found))])
+    spaces: list[set[tuple[int, int]]] = [set() for _ in found]
+    rows = dumps.tables["allocations"].select(["color", "page"]).to_pylist()
+    for row, dump in zip(rows, dumps.dump_of_row["allocations"].tolist(), strict=True):
+        spaces[dump].add((row["color"], max(row["page"] or 0, 0)))
+    assert derived._count_spaces(dumps).tolist() == list(map(len, spaces))
+    assert any(page for places in spaces for _, page in places)
+
+
 def test_scopes_are_sorted() -> None:
     """By dump and memory space, the largest first."""
     found = sources()
