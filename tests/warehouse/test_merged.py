@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import attacks
+import numpy as np
 import pyarrow as pa
 import pytest
 from attacks import value
@@ -148,11 +150,16 @@ def test_values_without_live_ranges_in_pieces(ranges: list[str]) -> None:
 
 def test_values_without_instructions() -> None:
     """Each dump has its own instructions: those of one are not taken for those of another."""
-    unnamed = QUIET.replace(b" a @0>", b" b @0>", 1)  # its instruction is printed nowhere
-    sources = [held({"buffer-assignment": text}, "cpu") for text in (NO_TOTAL, QUIET, unnamed)]
-    for found, rows in ((sources[:1], [-1]), (sources, [-1, 0, -1])):
+    sources = [held({"buffer-assignment": text}, "cpu") for text in (NO_TOTAL, QUIET)]
+    for found, rows in ((sources[:1], [-1]), (sources, [-1, 0])):
         program = MergedProgram(MergedTables(together(found, [f"{i:032x}" for i in range(len(found))])))
         assert program.instruction_row.tolist() == rows
+    program = object.__new__(MergedProgram)
+    names = {"values": ["b", "a", None, "c"], "instructions": ["a", "c", "a"]}
+    tables: Any = {n: pa.table({"instruction": pa.array(texts).dictionary_encode()}) for n, texts in names.items()}
+    dump_of_row = {"values": np.array([0, 0, 0, 1]), "instructions": np.array([0, 1, 1])}
+    vars(program).update(tables=tables, dumps=SimpleNamespace(large=None, dump_of_row=dump_of_row))
+    assert program.instruction_row.tolist() == [-1, 0, -1, 1]
 
 
 def test_names_of_different_dumps_differ() -> None:
