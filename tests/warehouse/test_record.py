@@ -89,3 +89,31 @@ def test_occurrences_of_what_has_changed_are_removed(tmp_path: Path, is_stored: 
     else:
         assert commits == [([["y"]], ("a", "b"))] * (conflicts + 1)  # all of "b" is gone, and "c" is left alone
         assert (run.occurrences, len(read)) == (4, conflicts + 1)
+
+
+@pytest.mark.parametrize("conflicts", [0, 1, 2])
+def test_occurrences_that_another_run_records_meanwhile(tmp_path: Path, conflicts: int) -> None:
+    """Those are left out when it is tried again: each is recorded once."""
+    storage = Storage(tmp_path)
+    commits: list[tuple[list[str], set[str]]] = []
+    there = [batch(storage, "b", ("z", "other"))]
+
+    def commit(*batches: Batch, labels: dict[str, str], known: set[str]) -> bool:
+        files = [file for one in batches for file in one.table_files("occurrences")]
+        rows = record.read_occurrences(storage, files)["uri"].to_pylist() if files else []
+        commits.append((rows, known))
+        if len(commits) <= conflicts:
+            there.append(batch(storage, "cd"[len(commits) - 1], ("xy"[len(commits) - 1], "other")))
+            return False
+        return True
+
+    ledger: Any = SimpleNamespace(refresh=lambda: state(*there), commit_occurrences=commit)
+    options = Options("out", ("modules",), run_id="mine", host="h", started=NOW)
+    run = RunRecord(storage, ledger, options, {})
+    found = occurrences(("x", "mine"), ("y", "mine"), ("z", "mine"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record, "occurrence_table", lambda dumps, options: found)
+        run.begin([])
+    assert [known for _, known in commits] == [{*"bcd"[: n + 1]} for n in range(conflicts + 1)]
+    assert [rows for rows, _ in commits] == [[f"/in/{i}" for i in "xy"[n:]] for n in range(conflicts + 1)]
+    assert run.occurrences == 2 - conflicts

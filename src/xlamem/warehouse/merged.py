@@ -171,8 +171,6 @@ class MergedProgram(Program):
             return self.dumps.large.instruction_row
         codes, names = encoded(self.tables["values"]["instruction"])
         printed, printed_names = encoded(self.tables["instructions"]["instruction"])
-        if not len(printed) or not len(codes):
-            return np.full(len(codes), -1, np.int64)
         code, n = take(match_dictionaries(names, printed_names), codes), len(printed_names)
         dump = self.dumps.dump_of_row
         row = row_of(printed + dump["instructions"] * n, code + dump["values"] * n)
