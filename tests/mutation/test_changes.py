@@ -8,6 +8,7 @@ from fnmatch import fnmatch
 import pytest
 from mutation import run
 from mutation.changes import changes
+from mutation.covered import Covered
 
 
 def lines(text: str, path: str = "a.py") -> list[str]:
@@ -77,3 +78,10 @@ def test_equivalents_are_of_this_source() -> None:
     for kind in run.listed(run.EQUIVALENTS, "kind"):
         lines = "\n".join(text for file, text in texts.items() if fnmatch(file, kind["file"])).split("\n")
         assert any(re.search(kind["line"], line.strip()) for line in lines), kind
+
+
+def test_tests_that_execute_a_line() -> None:
+    """The quickest first. A line in a statement may be recorded at its first line only."""
+    found = Covered({"a.py": {"3": ["slow", "quick", "new"], "20": []}}, {"slow": 2.0, "quick": 0.1})
+    assert found.tests("a.py", 3) == found.tests("a.py", 12) == ["quick", "new", "slow"]
+    assert found.tests("a.py", 2) == found.tests("a.py", 13) == found.tests("a.py", 20) == found.tests("b.py", 3) == []
