@@ -306,7 +306,8 @@ def test_which_storage_is_checked_for_conditional_writes() -> None:
         found: Any = SimpleNamespace(local=local, single_writer=single_writer, create=create, **fields)
         Storage.check_conditional_create(found)
     assert not created
-    Storage.check_conditional_create(SimpleNamespace(local=False, single_writer=False, create=create, **fields))  # type: ignore[arg-type]
+    found = SimpleNamespace(local=False, single_writer=False, create=create, **fields)
+    Storage.check_conditional_create(found)
     assert len(created) == 2
 
 

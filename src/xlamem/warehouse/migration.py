@@ -93,9 +93,11 @@ class _Migration:
         ids = tuple(sorted(contents))
         name = _hash(old.name, *ids, "", *quarantined)
         with self._writer(old, name) as writer:
-            for table in (name for name in schema.WAREHOUSE if name not in RUN_TABLES):
-                for rows in self._rows(old, table, contents if table != "quarantine" else {i: i for i in quarantined}):
-                    writer.add(table, rows)
+            for table in schema.WAREHOUSE:
+                if table not in RUN_TABLES:
+                    of_table = {i: i for i in quarantined} if table == "quarantine" else contents
+                    for rows in self._rows(old, table, of_table):
+                        writer.add(table, rows)
             files = tuple(writer.close())
         yield replace(
             old,
