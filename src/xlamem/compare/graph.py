@@ -90,7 +90,7 @@ class Graph:
         return Texts(codes, plain_names(pc.replace_substring_regex(names, PARAMETERS, "")))
 
     @property
-    def data(self) -> Ints:
+    def unpadded(self) -> Ints:
         """Bytes of the first value of each node without padding."""
         return self.p.unpadded[self.first_value]
 

@@ -98,7 +98,7 @@ class InstructionMatching:
         operation = self._labels(self._opcode, self._op_name)
         group_a, group_b, n = groups(operation.a, operation.b)
         times = np.bincount(group_a, minlength=n)
-        sizes = (sums_of(g.data, group, n) for g, group in zip(self.graphs, (group_a, group_b), strict=True))
+        sizes = (sums_of(g.unpadded, group, n) for g, group in zip(self.graphs, (group_a, group_b), strict=True))
         resized = (times > 1) & (times == np.bincount(group_b, minlength=n)) & np.not_equal(*sizes)
         a, b = (
             np.where(resized[group], np.arange(k, 2 * len(group) + k, 2), h)

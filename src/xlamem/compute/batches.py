@@ -233,11 +233,11 @@ def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
         is_coupled = p.extent[all_pairs].sum() > MIN_PAIRS * w.peak
         text += f" {NOT_INDEPENDENT if is_coupled else ACCUMULATION}"
     lower = 0 if batch.is_shared else int(BATCH_LOWER * w.saved(change))
-    is_worth = len(rows) or (not a.is_training and _has_activations(a, size))
+    has_samples = len(rows) > 0 or (not a.is_training and _has_activations(a, size))
     if p.tables.platform == "tpu" and w.saved(change) < MIN_BATCH_SHARE * w.total:
         # The compiler schedules the program anew, which may need more temporaries than the batch saves.
         lower -= int(RESCHEDULED * w.peak)
-    bounds = lower, upper if is_worth else 0
+    bounds = lower, upper if has_samples else 0
     values = np.union1d(rows, batch.values)
     found = of_values(a, "batch", values, change, bounds, text)
     return replace(found, argument=batch.name, parameter=batch.number)

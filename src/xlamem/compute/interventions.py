@@ -17,7 +17,7 @@ from .layout import DONATED, LIVE_OUT, TEMP
 from .op_names import END, PHASES
 from .origins import MAX_ROUNDS, has_opcode, index_codes, operands_of, origins, uses_of
 from .program import Program, distinct_rows
-from .uses import is_read_apart, use_steps
+from .uses import has_independent_reader, use_steps
 from .what_if import Change, WhatIf, largest_groups
 
 Kind = Literal[
@@ -258,7 +258,7 @@ def _copied_again(w: WhatIf, parameter: Ints, output: Ints) -> int:
         return 0
     largest = int(w.p.extent[parameter].argmax())
     writer = int(w.p.instruction_row[output[largest]])
-    return int(w.p.extent[parameter[largest]]) if is_read_apart(w.p, int(parameter[largest]), writer) else 0
+    return int(w.p.extent[parameter[largest]]) if has_independent_reader(w.p, int(parameter[largest]), writer) else 0
 
 
 def _without_outputs(w: WhatIf, outputs: Ints, in_place: Mask) -> Change:

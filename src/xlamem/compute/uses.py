@@ -35,7 +35,7 @@ def use_steps(p: Program) -> tuple[Ints, Ints]:
     return value[keep], step[keep]
 
 
-def is_read_apart(p: Program, value: int, writer: int) -> bool:
+def has_independent_reader(p: Program, value: int, writer: int) -> bool:
     """Return whether an instruction reads a value although `writer`, a row of `instructions`, does not depend on it.
 
     The compiler may then run it after the writer. It is one of the program itself, not of a loop, and the program
@@ -49,7 +49,7 @@ def is_read_apart(p: Program, value: int, writer: int) -> bool:
     root = int(p.row_of_instruction(schedule["instruction"].slice(last, 1))[0])
     readers = np.unique(users[(values == value) & (users >= 0) & (users != writer)])
     source, user = _users(p)
-    return any(_leads_elsewhere(source, user, r, writer, root) for r in readers[:MAX_READERS].tolist())
+    return any(_is_independent(source, user, r, writer, root) for r in readers[:MAX_READERS].tolist())
 
 
 def _users(p: Program) -> tuple[Ints, Ints]:
@@ -65,7 +65,7 @@ def _users(p: Program) -> tuple[Ints, Ints]:
     return p.once("users", edges)
 
 
-def _leads_elsewhere(source: Ints, user: Ints, reader: int, writer: int, root: int) -> bool:
+def _is_independent(source: Ints, user: Ints, reader: int, writer: int, root: int) -> bool:
     """Return whether what an instruction computes reaches the root of the program, but not the writer."""
     reached = new = np.array([reader], np.int64)
     for _ in range(MAX_ROUNDS):
