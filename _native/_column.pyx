@@ -195,6 +195,41 @@ ctypedef fused Number:
     long long
 
 
+def positions(const Number[::1] keys not None, const long long[::1] wanted not None):
+    """Return the number of keys below each wanted one (int64). The keys ascend.
+
+    Each search begins where the last one ended and doubles its steps, so that it is fast if `wanted` ascends too.
+    """
+    cdef Buffer out
+    cdef Py_ssize_t i, low, high, step, middle, at = 0, n = keys.shape[0]
+    cdef long long key
+    with nogil:
+        if allocate_zeroed(&out, wanted.shape[0] * 8):
+            for i in range(wanted.shape[0]):
+                key = wanted[i]
+                step = 1
+                low = high = at
+                if at < n and keys[at] < key:
+                    while high < n and keys[high] < key:
+                        low = high + 1
+                        high = min(low + step, n)
+                        step += step
+                else:
+                    while low > 0 and keys[low - 1] >= key:
+                        high = low - 1
+                        low = max(high - step, 0)
+                        step += step
+                while low < high:
+                    middle = low + (high - low) // 2
+                    if keys[middle] < key:
+                        low = middle + 1
+                    else:
+                        high = middle
+                at = low
+                (<int64_t*> out.data)[i] = at
+    return own(&out)
+
+
 def take(const Number[::1] items not None, const int[::1] rows not None):
     """Return items[rows]."""
     cdef Buffer out

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..parse.arrays import order_by
-from .columns import Ints
+from .columns import Ints, Mask
 from .in_use import covered, windows
 from .layout import TEMP, Layout
 
@@ -88,7 +88,12 @@ class FreeCells(NamedTuple):
 
 def free_cells(p: Layout) -> FreeCells:
     """Return what is not in use at the steps of `cell_peaks`."""
-    return p.once("free cells", lambda: _joined(p, [_free_in(p, part) for part in _parts(p)]))
+    return p.once("free cells", lambda: _free_cells(p))
+
+
+def _free_cells(p: Layout) -> FreeCells:
+    is_live = _is_live_at_peak(p)
+    return _joined(p, [_free_in(p, part, is_live) for part in _parts(p)])
 
 
 class _Part(NamedTuple):
@@ -108,9 +113,10 @@ def _parts(p: Layout) -> Iterator[_Part]:
     arenas, values = np.flatnonzero(p.category == TEMP), np.flatnonzero(cell_extents(p))
     n_values = np.bincount(p.owner[values], minlength=len(p.allocation_ids))
     is_crowded = n_values > MAX_TOGETHER
-    part = np.where(is_crowded, -1, np.cumsum(np.where(is_crowded, 0, n_values)) // MAX_TOGETHER)
+    part = np.where(is_crowded, -1, np.cumsum(np.where(is_crowded, 0, n_values)) // MAX_TOGETHER).astype(np.int32)
+    part_of_value = part[p.owner[values]]
     for number in range(int(part.max(initial=0)) + 1):  # at least one, which may be empty
-        yield _Part(arenas[part[arenas] == number], 0, p.allocation_size, values[part[p.owner[values]] == number])
+        yield _Part(arenas[part[arenas] == number], 0, p.allocation_size, values[part_of_value == number])
     for arena in np.flatnonzero(is_crowded):
         members = values[p.owner[values] == arena]
         begin, end = p.offset[members], p.offset[members] + cell_extents(p)[members]
@@ -119,9 +125,9 @@ def _parts(p: Layout) -> Iterator[_Part]:
             yield _Part(np.array([arena]), low, np.full(len(is_crowded), high), members[(begin < high) & (end > low)])
 
 
-def _free_in(p: Layout, part: _Part) -> FreeCells:
+def _free_in(p: Layout, part: _Part, is_live_at_peak: Mask) -> FreeCells:
     """Return what is not in use in a part of the allocations."""
-    slots, live = _first_in_slot(p, part.values), _live_at_peak(p, part.values)
+    slots, live = _first_in_slot(p, part.values), part.values[is_live_at_peak[part.values]]
     rows = np.append(slots, live)
     owner: Ints = np.append(p.owner[rows], part.arenas).astype(np.int64)
     begin = np.append(p.offset[rows], np.full(len(part.arenas), part.low))
@@ -151,11 +157,12 @@ def _joined(p: Layout, parts: list[FreeCells]) -> FreeCells:
     return FreeCells(never, shared, slot, slot_bytes)
 
 
-def _live_at_peak(p: Layout, values: Ints) -> Ints:
-    """Return those of these values that are live at the step of their allocation in `cell_peaks`."""
-    start, end = (column[values] for column in p.occupied_ranges())
-    step = cell_peaks(p).step[p.owner[values]]
-    return values[(start >= 0) & (start <= step) & (step <= end)]
+def _is_live_at_peak(p: Layout) -> Mask:
+    """Return which values are live at the step of their allocation in `cell_peaks`."""
+    step = cell_peaks(p).step[p.owner]
+    start, end = p.occupied_ranges()
+    live: Mask = (start >= 0) & (start <= step) & (step <= end)
+    return live
 
 
 def _first_in_slot(p: Layout, rows: Ints) -> Ints:
