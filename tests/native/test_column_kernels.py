@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from itertools import pairwise, permutations, product
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from xlamem import _allocations, _rules
-from xlamem._column import Names, distinct, first_rows, hashes, in_order, recode, rows_of, take
+from xlamem._column import Names, distinct, first_rows, hashes, in_order, positions, recode, rows_of, take
 from xlamem.parse.arrays import NULL, codes, ints
 
 TOP = (1 << 63) - 1
@@ -182,6 +183,21 @@ def test_first_rows_of_repeated_keys() -> None:
         low, rows = first_rows(long(*keys))
         table = [keys.index(low + k) + 1 if low + k in keys else 0 for k in range(max(keys) - low + 1)]
         assert (low, codes(rows).tolist()) == (min(keys), table)
+
+
+def test_positions() -> None:
+    """As many keys as are below each wanted one, in whatever order these are."""
+    rng = random.Random(1)
+    for n in (*range(8), 100, 1000):
+        keys = sorted(rng.randrange(-n, 2 * n) for _ in range(n))
+        all_wanted = [*range(-n - 1, 2 * n + 1)]
+        for wanted in (all_wanted, all_wanted[::-1], rng.choices(all_wanted, k=99), [NULL, TOP, NULL]):
+            expected = [bisect_left(keys, key) for key in wanted]
+            for type_ in (np.int32, np.int64):
+                assert ints(positions(np.array(keys, type_), long(*wanted))).tolist() == expected
+    ends = long(NULL, NULL, -1, TOP, TOP)
+    assert ints(positions(ends, ends)).tolist() == [0, 0, 2, 3, 3]
+    assert ints(positions(ends, long())).tolist() == []
 
 
 def test_in_order() -> None:

@@ -16,9 +16,6 @@ from .._column import distinct, first_rows, positions, rows_of
 NULL = np.iinfo(np.int64).min
 """Null in native integer columns; null codes are -1."""
 
-BLOCK_ROWS = 1 << 20
-"""Number of rows to process at a time where copying the entire column would use too much memory."""
-
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.uint8]
@@ -145,17 +142,3 @@ def _positions(keys: Ints | Codes, wanted: Ints) -> Ints:
 def row_of(keys: Ints, wanted: Ints) -> Ints:
     """Return the first row of each wanted key in `keys`, or -1."""
     return Rows(keys)(wanted)
-
-
-def ascending(keys: Ints) -> npt.NDArray[np.signedinteger[Any]]:
-    """Return the first row of each distinct key, in ascending order of the keys. Fast if the keys are nearly dense."""
-    if not len(keys):
-        return np.empty(0, np.int64)
-    low, high = int(np.minimum.reduce(keys)), int(np.maximum.reduce(keys))
-    if high - low > 8 * len(keys) + 1024 or len(keys) >= 1 << 31:
-        return np.unique(keys, return_index=True)[1]
-    row = np.full(high - low + 1, -1, np.int32)
-    for end in range(len(keys), 0, -BLOCK_ROWS):  # backwards, so that the first row of a key is written last
-        begin = max(0, end - BLOCK_ROWS)
-        row[keys[begin:end][::-1] - low] = np.arange(end - 1, begin - 1, -1, dtype=np.int32)
-    return row[row >= 0]

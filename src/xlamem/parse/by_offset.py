@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from .. import _lookup
 from ..input.files import evict_pages
-from .arrays import NULL, Bools, Codes, Ints, Rows, ascending, codes, flags, ints
+from .arrays import NULL, Bools, Codes, Ints, Rows, codes, flags, ints, stable_order
 from .batch import Batch, Columns, Section
 from .lanes import Job, Lanes
 from .matcher import SAME_TEXT, Matcher
@@ -226,9 +226,7 @@ class OffsetMatcher(Matcher):
 
     def _make_values(self) -> _lookup.Values:
         ids = self._value_ids()
-        order: Any = ascending(ids)
-        if len(order) < len(ids):  # ids repeat only in corrupt text; both values are kept then
-            order = np.argsort(ids, kind="stable")
+        order = stable_order(ids)  # ids repeat only in corrupt text; both values are kept then
         ids = ids[order]
         self._ids = ids.astype(np.int32) if len(ids) and ids[0] >= 0 and ids[-1] < 1 << 31 else ids
         del ids

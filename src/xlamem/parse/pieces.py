@@ -236,7 +236,7 @@ class PieceReader(Reader):
 
     def _any_batch(self, kind: str, text: bytes, test: Callable[[Batch], bool]) -> bool:
         """Return whether a batch passes the test; only sections that contain the text are scanned."""
-        sections = [s for s in self.sections(kind) if _contains_text(s, text)]
+        sections = [s for s in self.sections(kind) if self._contains_text(s, text)]
         for section in sections:
             for batch in self._batches(SECTIONS[kind], section):
                 if test(batch):
@@ -244,13 +244,31 @@ class PieceReader(Reader):
                 self._matcher.evict()
         return False
 
+    def _contains_text(self, section: Section, text: bytes) -> bool:
+        """Return whether a section contains a text of fewer than 64 bytes."""
+        return self._search(section, lambda data, begin, end: _lookup.find(data, begin, end, text) >= 0)
+
+    def _search(self, section: Section, found: Callable[[Any, int, int], bool]) -> bool:
+        """Return whether something is found in the text of a section, between two offsets. The threads share it."""
+        n = self._lanes.threads
+        ranges = range(section.begin, section.end, SPAN_BYTES)
+
+        def search(begins: range) -> bool:
+            for begin in begins:
+                end = min(begin + SPAN_BYTES, section.end)
+                if found(section.data, max(section.begin, begin - 64), end):
+                    return True
+                evict_pages(section.data, begin, end)
+            return False
+
+        jobs = [self._lanes.submit(f"search {i}", partial(search, ranges[i::n])) for i in range(n)]
+        return any([self._lanes.result(job) for job in jobs])
+
     @cached_property
     def _prints_unknown_uses(self) -> bool:
         """Whether the used values may mark the uses of a value as unknown."""
         return not self._uses_in_allocations and any(
-            _lines.uses_unknown(section.data, max(0, begin - 64), end)
-            for section in self.sections(USED)
-            for begin, end in _ranges(section)
+            self._search(section, _lines.uses_unknown) for section in self.sections(USED)
         )
 
     @cached_property
@@ -266,16 +284,3 @@ class PieceReader(Reader):
 
     def unknown_uses(self) -> Ints | None:
         return self._unknown_uses
-
-
-def _ranges(section: Section) -> Iterator[tuple[int, int]]:
-    """Yield ranges of SPAN_BYTES that cover a section, and evict the pages of each range afterwards."""
-    for begin in range(section.begin, section.end, SPAN_BYTES):
-        end = min(begin + SPAN_BYTES, section.end)
-        yield begin, end
-        evict_pages(section.data, begin, end)
-
-
-def _contains_text(section: Section, text: bytes) -> bool:
-    """Return whether a section contains a text of fewer than 64 bytes."""
-    return any(_lookup.find(section.data, max(section.begin, b - 64), e, text) >= 0 for b, e in _ranges(section))

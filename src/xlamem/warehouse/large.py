@@ -163,8 +163,9 @@ def large_peaks(name: str, columns: IntegerColumns, lanes: Lanes) -> tuple[Large
         lanes.submit("peaks", partial(device_peaks, p, np.zeros(len(p.spaces), np.int64), tables["modules"]))
         for window in windows(p):
             lanes.submit("peaks", partial(half_open_peaks, p, window))
+    sums = lanes.submit("bills", partial(bill_sums, p, Offsets(), tables["modules"]))
     numbers = peak_numbers(p, Offsets(), tables["modules"])
-    bills = bill_sums(p, Offsets(), tables["modules"])
+    bills = lanes.result(sums)
     needed, steps = p.in_fixed, None
     if p.steps is not None:
         steps = selected_steps(p)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from .. import schema
 from ..compute.columns import Ints, ints
 from ..input.find import Source
-from ..parse.arrays import Codes, joined, row_of
+from ..parse.arrays import Codes, Rows, joined, row_of
 from ..parse.interners import Interner
 from ..parse.lanes import Job, Lanes
 from ..parse.pieces import PieceReader
@@ -30,8 +30,6 @@ from .memory import release_memory
 from .merged import DERIVED_FROM, DumpSet
 from .parquet import copied
 from .spill import Scratch, Spill
-
-MAX_INT64 = np.iinfo(np.int64).max
 
 Write = Callable[[str, pa.Table, pa.Array], None]
 Flush = Callable[[str], None]
@@ -185,7 +183,7 @@ class NeededRows:
     """
 
     def __init__(self, values: Ints) -> None:
-        self.values = np.append(np.unique(values), MAX_INT64)
+        self.row_of_value = Rows(values)
         self.names = Interner()
         self.codes: dict[str, list[Codes]] = {"values": [], "instructions": []}
         self.has_live_ranges = False
@@ -212,8 +210,7 @@ class NeededRows:
 
     def _rows_of_values(self, rows: pa.Table) -> Ints:
         ids = ints(rows, "value_id")  # -1 for a live range without a value
-        selected: Ints = np.flatnonzero(self.values[np.searchsorted(self.values, ids)] == ids)
-        return selected
+        return np.flatnonzero(self.row_of_value(ids) >= 0)
 
     def _select_live_ranges(self, rows: pa.Table) -> pa.Table:
         """Select the live ranges of the values, and the first one, so that the table is not empty."""
