@@ -227,10 +227,8 @@ class Activations:
     @cached_property
     def is_like_state(self) -> Mask:
         """Whether each value has the dimensions of a parameter that is updated, as gradients have."""
-        state = np.unique(np.sort(self.dimensions[self.is_state], axis=1), axis=0)
-        dimensions = np.concatenate([state, np.sort(self.dimensions, axis=1)])
-        code = np.unique(dimensions, axis=0, return_inverse=True)[1].reshape(-1)
-        like: Mask = np.isin(code[len(state) :], code[: len(state)])
+        code = distinct_rows(*np.sort(self.dimensions, axis=1).T)
+        like: Mask = np.isin(code, code[self.is_state])
         return like
 
     @cached_property

@@ -14,7 +14,7 @@ from ..dump import DumpLike
 from ..parse.arrays import row_of
 from .columns import Ints, Mask, arrow_array, computed_table, decoded, encoded, ints, nullable, runs, take
 from .layout import DONATED, LIVE_OUT, MAX_TOTAL_BYTES, PARAMETER
-from .program import Program, program
+from .program import Program, distinct_rows, program
 from .uses import use_steps
 
 PARTITIONED = {"sharding": r"devices=|'=(?:[2-9]|\d\d)", "opcode": "^(?:all-|collective-|reduce-scatter|partition-id)"}
@@ -267,8 +267,7 @@ def _product(dimensions: list[str]) -> int:
 def _pair(left: Ints, right: Ints) -> Ints:
     """Pair the k-th occurrence of each key in `left` with its k-th occurrence in `right`; -1 for none."""
     n = len(left)
-    _, code = np.unique(np.concatenate([left, right]), axis=0, return_inverse=True)
-    code = code.reshape(-1)
+    code = distinct_rows(*np.concatenate([left, right]).T)
     occurrence = np.empty(len(code), np.int64)
     for side in (slice(n), slice(n, None)):
         order = np.argsort(code[side], kind="stable")

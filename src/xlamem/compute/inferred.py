@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from .. import kernels as pc
+from ..parse.arrays import row_of
 from .arenas import fragmentation
 from .columns import Ints, Mask, encoded, flags_of, ints, take
 from .in_use import Window, covered
@@ -164,7 +165,7 @@ def _last_uses(p: Program) -> tuple[Ints, Ints]:
     lower = np.where(np.isin(last, start[is_conditional]), start, last)
     files = p.tables["files"].select(["role", "complete"]).to_pylist()
     is_complete = all(file["complete"] for file in files if file["role"].startswith("buffer-assignment"))
-    has_record = np.isin(p.value_ids, ints(p.tables["positions"], "value_id"))
+    has_record = row_of(ints(p.tables["positions"], "value_id"), p.value_ids) >= 0
     is_known = pc.fill_null(p.tables["values"]["uses_known"], False).to_numpy() & has_record
     return lower, np.where(is_known & is_complete, last, end)
 

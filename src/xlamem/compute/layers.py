@@ -189,7 +189,7 @@ class LayerActivations(LoopActivations):
     def are_alike(self, layers: Layers) -> bool:
         """Return whether most bytes are in arrays with dimensions that several layers have: one loop can run these."""
         dimensions = np.sort(self.dimensions[layers.values], axis=1)
-        code = np.unique(dimensions, axis=0, return_inverse=True)[1].reshape(-1)
+        code = distinct_rows(*dimensions.T)
         of_layer = np.unique(np.stack([code, layers.layer]), axis=1)[0]
         extent = self.p.extent[layers.values]
         return 2 * int(extent[np.bincount(of_layer)[code] > 1].sum()) > int(extent.sum())
