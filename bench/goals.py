@@ -40,7 +40,7 @@ REASONS: dict[str, str] = {
     "fleet: re and pyarrow / xlamem, CPU": "the script makes no cross-checks and no derived tables",
     "fleet, nothing new: CPU ms a dump": "0.25 s to start; the rest are names and states of 100,000 files",
     "to Parquet, dense: re and pyarrow / xlamem, wall": "start of the workers; the script makes no cross-checks",
-    "one huge dump: speedup with two workers": "start and identification: 2 of 20 s of 4.4 GB; two threads share one address space",
+    "one huge dump: speedup with two workers": "start and identification (2 of 20 s); threads share one address space",
 }
 """Why a goal is missed, by goal; printed beside it."""
 

@@ -111,14 +111,14 @@ def order_by(*keys: npt.NDArray[np.integer[Any]]) -> Ints:
 class Rows:
     """An index over `keys`: calling it with other keys returns the first row of each, or -1."""
 
-    def __init__(self, keys: npt.NDArray[np.signedinteger[Any]]) -> None:
+    def __init__(self, keys: Ints | Codes) -> None:
         self.n = len(keys)
         self.low, rows = first_rows(np.ascontiguousarray(keys, np.int64))
         self.rows = None if rows is None else codes(rows)
         """Rows indexed by key - low; None if the keys are too sparse."""
         if self.rows is None:
             order = stable_order(keys)
-            self.keys: Ints | Codes = keys[order].astype(np.int32 if keys.dtype.itemsize <= 4 else np.int64, copy=False)
+            self.keys = keys[order]
             self.order = order.astype(np.int32) if self.n < 1 << 31 else order
 
     def __call__(self, wanted: Ints) -> Ints:

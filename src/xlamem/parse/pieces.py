@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -262,7 +263,8 @@ class PieceReader(Reader):
             return False
 
         jobs = [self._lanes.submit(f"search {i}", partial(search, ranges[i::n])) for i in range(n)]
-        return any([self._lanes.result(job) for job in jobs])
+        results: list[bool] = [self._lanes.result(job) for job in jobs]
+        return any(results)
 
     @cached_property
     def _prints_unknown_uses(self) -> bool:
