@@ -18,6 +18,8 @@ from xlamem.parse import checks, diagnostics, outline, report_checks, whole
 from xlamem.parse import pieces as streaming
 from xlamem.parse.arrays import numbers_of
 from xlamem.parse.join import ReadDump, tables_of
+from xlamem.parse.lanes import Lanes
+from xlamem.parse.pieces import PieceReader
 from xlamem.parse.sections import SECTION_OF
 
 ALLOCATIONS = """\
@@ -302,6 +304,25 @@ def test_values_with_unknown_uses(unknown: set[int], parts: int) -> None:
         pieces = [rows for name, rows in streaming.pieces(source, names) if name == "values"]
         found = [known for rows in pieces for known in rows["uses_known"].to_pylist()]
         assert found == [i not in unknown for i in range(2)]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("span", [100, 150, 1 << 20])
+def test_a_value_with_unknown_uses_wherever_the_text_is_divided(
+    threads: int, span: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads share the ranges in which the line is looked for; it may cross the end of one."""
+    monkeypatch.setattr(streaming, "SPAN_BYTES", span)
+    for unknown in (-1, *range(4)):
+        records = [
+            record(i, "abcd"[i], " uses are not initialized yet.\n" if i == unknown else " uses:\n  (none)\n")
+            for i in range(4)
+        ]
+        source = held("x", {"buffer-assignment-values": (USED + "".join(records)).encode()})
+        with Lanes(threads) as lanes:
+            reader = PieceReader(source, frozenset(["values"]), lanes=lanes)
+            assert reader._prints_unknown_uses is (unknown >= 0)
+            assert [*(reader.unknown_uses() if unknown >= 0 else ())] == [unknown][: unknown + 1]
 
 
 def test_old_values_with_an_index() -> None:
