@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ import xlamem
 from xlamem import schema
 from xlamem._column import Names
 from xlamem.input.find import Source
-from xlamem.parse import sections, whole
+from xlamem.parse import checks, diagnostics, sections, whole
 from xlamem.parse.batch import Batch, Span
 
 SHIPPED = xlamem.find(DUMPS)
@@ -346,6 +347,40 @@ def test_interrupted_behind_a_part(part: str, monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(KeyboardInterrupt):
             _ = dump.diagnostics
     same(xlamem.read(source, threads=1), dump)
+
+
+@pytest.mark.parametrize("part", ["allocations", "live ranges", "used values", "checks"])
+def test_interrupted_where_text_is_unknown(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a section or the checks had found is not found twice."""
+    for module in (diagnostics, checks):
+        monkeypatch.setattr(module, "MAX_ROWS", 1)
+    needed = {"live-range", "buffer-assignment-values"}
+    members = texts(next(s for s in SHIPPED if needed <= {m.role for m in s.members}))
+    for role, data in members.items():
+        lines = data.splitlines(keepends=True)
+        members[role] = b"".join([*lines[:-9], *[b"nobody knows this\n"] * 3, lines[-9], lines[-1][:3]])
+    members["live-range"] = re.sub(rb"(?m)^    (\w[^:]*:\d+-\d+)$", rb"    un\1", members["live-range"], count=3)
+    source = held("x", members)
+    dump, expected = xlamem.read(source, threads=1), xlamem.read(source, threads=1)
+    assert {"unknown_line", "live_range_unmatched", "more_diagnostics"} <= {*expected.diagnostics["code"].to_pylist()}
+    note, check = whole.WholeReader.note, whole.check
+
+    def noted(reader: Any, batch: Any) -> None:
+        note(reader, batch)
+        if batch.span.section.kind == part:
+            raise KeyboardInterrupt
+
+    def checked(reader: Any) -> None:
+        check(reader)
+        if part == "checks":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(whole.WholeReader, "note", noted)
+        patched.setattr(whole, "check", checked)
+        with pytest.raises(KeyboardInterrupt):
+            _ = dump.diagnostics
+    same(expected, dump)
 
 
 def test_interrupted_behind_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:

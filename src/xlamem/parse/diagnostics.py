@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +75,20 @@ class Diagnostics:
     def clear(self) -> None:
         for collection in (self._items, self._overflow, self._files, self._unknown_fields, self._unknown_text):
             collection.clear()
+
+    def save(self, files: Sequence[File]) -> Callable[[], None]:
+        """Return a function that undoes what is added to the diagnostics of these files from now on."""
+        items = {key: dict(rows) for key, rows in self._items.items()}
+        fields = {key: replace(field) for key, field in self._unknown_fields.items()}
+        overflow, text = dict(self._overflow), list(self._unknown_text)
+        truncated = [file.truncated for file in files]
+
+        def restore() -> None:
+            self._items, self._unknown_fields, self._overflow, self._unknown_text = items, fields, overflow, text
+            for file, was_truncated in zip(files, truncated, strict=True):
+                file.truncated = was_truncated
+
+        return restore
 
     # -- collecting ------------------------------------------------------------------------------
 

@@ -131,7 +131,12 @@ class WholeReader(Reader):
             if kind in kinds:
                 self.read(kind)
         if not self._checked:  # already True if an earlier call was interrupted after the checks
-            check(self)
+            undo = self.diagnostics.save(self.files)
+            try:
+                check(self)
+            except BaseException:
+                undo()
+                raise
             self._checked = True
             self.release_checked()
 
@@ -157,12 +162,14 @@ class WholeReader(Reader):
             batches = self._scan_here(reader, [Span(s, s.begin, s.end) for s in sections])
         self.reset_counts(kind)  # counts from an interrupted attempt
         self.batches[kind], self._stores[kind] = batches, FullStore(batches)
+        undo = self.diagnostics.save(self.files)
         try:
             reader.complete(self, batches)
             for batch in batches:
                 self.note(batch)
-        except BaseException:
+        except BaseException:  # interrupted: it will be read again
             del self.batches[kind]
+            undo()
             raise
         if kind == USED:
             ids = [b.tables["records"] for b in batches]
