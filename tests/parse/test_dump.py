@@ -88,6 +88,16 @@ def test_a_dump_is_immutable(path: str) -> None:
         dump.nothing  # noqa: B018
 
 
+def test_facts_of_a_dump() -> None:
+    text = "HloLiveRange (max 7):\n  InstructionSequence:\n    0:a\n  BufferLiveRange:\n    a{}:0-1\n"
+    dump = xlamem.read(text.encode())
+    assert (dump.name, dump.platform, dump.schedule_length, dump.complete) == ("<bytes>", None, 7, False)
+    assert dump.source.name == "<bytes>"
+    tiled = b"BufferAssignment:\nallocation 0: size 8, constant:\n value: <0 a @0> (size=8,offset=0): f32[2]{0:T(128)}\n"
+    dump = xlamem.read(tiled)
+    assert (dump.platform, dump.schedule_length, dump.complete) == ("tpu", None, True)
+
+
 def test_pickle(path: str) -> None:
     dump = xlamem.read(path, tables=["values", "modules"], text=True)
     again = pickle.loads(pickle.dumps(dump))

@@ -335,6 +335,44 @@ def test_the_end_of_complete_lines(n: int) -> None:
         assert outline._end_of_lines(text) == text.rfind(b"\n") + 1
 
 
+HEADS = b"""BufferAssignment:
+allocation 0: size 8, constant:
+
+Total bytes used: 8 (8B)
+
+Used values:
+HloLiveRange (max 2):
+  BufferLiveRange:
+HloLiveRange not available
+
+"""
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 18, 30, 60])
+def test_heads_that_are_searched_block_by_block(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same are found as in one piece, and each block is evicted."""
+    evicted: list[tuple[int, int]] = []
+
+    def evict(data: memoryview, begin: int, end: int) -> None:
+        assert begin < end
+        evicted.append((begin, end))
+
+    monkeypatch.setattr(outline, "evict_pages", evict)
+    whole = memoryview(HEADS)
+    expected = outline._locate(whole, False)
+    words = [b"Buffer", b"Total", b"Used", b"HloLiveRange (", b"HloLiveRange n"]
+    assert ([offset for _, offset in expected], evicted) == ([HEADS.index(word) for word in words], [])
+    for text in (whole, whole[:-1], whole[: HEADS.index(b"Used")]):
+        evicted.clear()
+        monkeypatch.setattr(outline, "EVICT_BYTES", size)
+        assert outline._locate(text, False) == [head for head in expected if head[1] < len(text)]
+        begins, ends = zip(*evicted, strict=True)
+        assert (*begins, len(text)) == (0, *ends)
+        assert all(text[end - 1] == 10 for end in ends[:-1])
+    evicted.clear()
+    assert (outline._locate(whole, True), evicted) == (expected[:1], [])
+
+
 def test_the_line_of_an_instruction() -> None:
     for text in (b"x\n from instruction: %a = b", b"x\n from instruction:%a = b"):
         begin = text.index(b"%")
