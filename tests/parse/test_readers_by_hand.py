@@ -116,6 +116,21 @@ def test_the_index_of_live_ranges_in_spans(order: str, size: int, monkeypatch: p
     assert streamed(source, "live_ranges") == rows
 
 
+@pytest.mark.parametrize("size", [1, 1 << 20])
+@pytest.mark.parametrize("steps", [(1, 3, 5), (0, 2, 4, 6), (0, 0, 5, 9), (0, 2, 1), (0, 1, 1, 0), (0, 1, 2), (0, -1, 2)])
+def test_the_first_step_out_of_order(steps: tuple[int, ...], size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named, whichever span it is in, and whatever follows."""
+    spans_of(size, monkeypatch)
+    text = f"HloLiveRange (max {len(steps)}):\n  InstructionSequence:\n"
+    text += "".join(f"    {step}:i.{i}\n" for i, step in enumerate(steps))
+    ranges = "  BufferLiveRange:\n    a{}:0-1\n    b{}:1-2\n"
+    source = held("x", {"buffer-assignment": ALLOCATIONS.encode(), "live-range": f"{text}{ranges}".encode()})
+    expected = [i + 3 for i, step in enumerate(steps) if step != i][:1]
+    for threads in (1, 3):
+        assert [row["line"] for row in rows_of(xlamem.read(source, threads=threads), "schedule_gap")] == expected
+    assert [row["line"] for row in streamed(source, "diagnostics") if row["code"] == "schedule_gap"] == expected
+
+
 @pytest.mark.parametrize("names", ["abx", "xab", "xx", "bxa"])
 def test_the_index_of_a_peak_list(names: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is null for an array; nothing is known of a value that no allocation has."""

@@ -275,7 +275,7 @@ class PieceReader(Reader):
 
     @cached_property
     def _unknown_uses(self) -> Ints | None:
-        if self._uses_in_allocations or not self.sections(USED):
+        if not self.sections(USED):
             return np.empty(0, np.int64) if self._uses_in_allocations else None
         ids = [np.empty(0, np.int64)]
         for section in self.sections(USED) if self._prints_unknown_uses else ():
