@@ -90,8 +90,10 @@ def test_a_scoped_allocation_of_another_space() -> None:
         assert (row["form"], row["memory_space"], row["used_text"]) == ("tpu_space", "cmem", "1.00M")
         assert row["instruction"] == "%x.1 = f32[4]{0} custom-call()"
         assert rows(found, "buffers")[0]["shape"] == "f32[4]{0}"
-    twice = read_oom(f"{head}\n{scoped}{scoped.replace('1.00M', '2.00M')}")
+    again = scoped.replace("1.00M", "2.00M")
+    twice = read_oom(f"{head}\n{scoped}{again}See https://a.b/c for more details.\n")
     assert (one(twice)["used_text"], twice.buffers.num_rows) == ("1.00M", 1)
+    assert twice.unknown["text"].to_pylist() == [again.strip()]
 
 
 def test_words_before_a_sentence_are_not_part_of_it() -> None:

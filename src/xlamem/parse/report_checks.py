@@ -155,7 +155,7 @@ def _check_rows(reader: Reader, section: Section, report: Section, columns: Mapp
     """Check that the rows match the allocations, and that every allocation of more than one value has a table."""
     store = reader.stores[ASSIGNMENT]
     index = store.ints("allocations", "allocation")
-    if not len(index) or not ((columns["allocation"] != NULL) & (columns["part"] <= 1)).any():
+    if not len(index):
         return
     for offset, exists in reader.matcher.differing_rows(report)[:MAX_ROWS]:
         if exists or not section.file.truncated:  # a missing allocation of a truncated file is no contradiction

@@ -129,7 +129,6 @@ def _warning(message: Message, m: re.Match[str]) -> None:
 
 def _debugging(message: Message, m: re.Match[str]) -> None:
     message.row.update(form="peak_buffers")
-    message.begin_heading("debugging")
 
 
 _SENTENCES = (
