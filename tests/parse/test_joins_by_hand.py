@@ -187,6 +187,7 @@ def test_one_thread_runs_each_job_at_once() -> None:
         wait()
     with pytest.raises(ZeroDivisionError):
         jobs.submit("a", lambda: 1 // 0)
+    assert (jobs._jobs, [*jobs._queues]) == (1, ["a"])  # it is not done
     with pytest.raises(ZeroDivisionError):
         jobs.submit("b", lambda: ran.append("after an error"))
     with pytest.raises(ZeroDivisionError):

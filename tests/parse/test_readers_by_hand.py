@@ -131,6 +131,17 @@ def test_the_first_step_out_of_order(steps: tuple[int, ...], size: int, monkeypa
     assert [row["line"] for row in streamed(source, "diagnostics") if row["code"] == "schedule_gap"] == expected
 
 
+@pytest.mark.parametrize("role", schema.ROLES)
+def test_a_file_without_text_is_truncated(role: str) -> None:
+    members = {"buffer-assignment": ALLOCATIONS.encode(), "live-range": LIVE_RANGES.encode()} | {role: b""}
+    source = held("x", members)
+    dump = xlamem.read(source)
+    (row,) = rows_of(dump, "truncated")
+    assert {row[key] for key in ("file", "line", "offset", "section", "wanted")} == {role, 1, 0, "file", "text"}
+    assert not dump.complete
+    assert streamed(source, "diagnostics") == dump.verify().to_pylist()
+
+
 @pytest.mark.parametrize("names", ["abx", "xab", "xx", "bxa"])
 def test_the_index_of_a_peak_list(names: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is null for an array; nothing is known of a value that no allocation has."""
