@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import re
+
 import pytest
 
 from xlamem import errors, formatting
@@ -63,6 +66,8 @@ def test_text_for_terminals() -> None:
         [f"{'x' * 30}{d}{'y' * 30}" for d in "abc"],
         [f"{'x' * 12}{c}{'z' * 9}{d}{'y' * 40}" for c in "ab" for d in "cd"],
         ["x" * n for n in (5, 19)] + [f"{'q' * 18}a{'r' * 8}", f"{'q' * 18}b{'r' * 8}"],
+        [f"{c}{'x' * 20}{d}{'y' * 20}" for c in "ab" for d in "cd"],
+        [f"{'x' * 20}{c}{'y' * 20}{d}" for c in "ab" for d in "cd"],
     ],
 )
 def test_what_differs_is_never_cut_off(texts: list[str]) -> None:
@@ -104,3 +109,76 @@ def test_source_lines() -> None:
     assert formatting.file_line("model/train.py", 41, folder=False) == "train.py:41"
     assert formatting.file_line("C:\\model\\train.py", 41, folder=False) == "train.py:41"
     assert formatting.file_line(None, None) == formatting.file_line("", 1, folder=False) == ""
+
+
+def test_numbers_for_people() -> None:
+    assert [formatting.number(n) for n in (None, 0, -1234567)] == ["?", "0", "-1,234,567"]
+    assert [formatting.exact_size(n) for n in (None, 0, 1023)] == ["?", "0 bytes", "1,023 bytes"]
+    assert [formatting.exact_size(n) for n in (-1024, 1024)] == ["-1.00 KiB (-1,024 bytes)", "1.00 KiB (1,024 bytes)"]
+    assert [formatting.count(n, "file") for n in (0, 1, 2, 1000)] == ["0 files", "1 file", "2 files", "1,000 files"]
+    assert [formatting.count(n, "entry", "entries") for n in (1, 2)] == ["1 entry", "2 entries"]
+    shares = [formatting.percent(*pair) for pair in ((1, 0), (0, 9), (1, 2000), (1, 2001), (1, 3), (5, 5), (-1, 2))]
+    assert shares[:-1] == ["-", "0.0 %", "0.1 %", "<0.1 %", "33.3 %", "100.0 %"]
+
+
+def test_names_that_do_not_exist() -> None:
+    known = ["Values", "allocations"]
+    assert [formatting.closest(name, known) for name in ("values", "alocations", "q")] == ["Values", "allocations", None]
+    assert formatting.similar("value", known) == "did you mean 'Values'?"
+    assert formatting.similar(["value", "q", "allocation"], known) == "did you mean 'Values', 'allocations'?"
+    assert formatting.similar("q", known) == "there are Values, allocations"
+    assert formatting.similar("q", [], "it has") == "it has none"
+
+
+def test_text_of_every_length_is_shortened() -> None:
+    letters = "".join(map(chr, range(0x4E00, 0x4E00 + 30)))
+    for n in range(31):
+        text = letters[:n]
+        assert formatting.shorten(text, None) == formatting.shorten_path(text, None) == text
+        for limit in range(-1, 33):
+            room = max(limit, 9)
+            end = (room - 1) // 2
+            middle = f"{text[: room - 1 - end]}…{text[n - end :]}" if n > room else text
+            assert formatting.shorten(text, limit) == middle
+            room = max(limit, 4)
+            assert formatting.shorten_path(text, limit) == (f"…{text[n - room + 1 :]}" if n > room else text)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [("123456789", "…3456789"), ("12/456789", "…/456789"), ("12345/789", "…/789"), ("123456/89", "…3456/89"),
+     ("1/3456789", "…3456789"), ("1/3/5/789", "…/5/789")],
+)  # fmt: skip
+def test_where_a_path_is_cut(text: str, path: str) -> None:
+    """At the first of the slashes in the first half of what fits, counted without the ellipsis."""
+    assert formatting.shorten_path(text, 8) == path
+
+
+def test_shapes_without_layouts() -> None:
+    chance = random.Random(1)
+    for _ in range(200):
+        text = "".join(chance.choices("f[1,](){}:", k=chance.randrange(12)))
+        depth = [text[:i].count("{") - text[:i].count("}") for i in range(len(text) + 1)]
+        if min(depth) < 0 or depth[-1]:
+            continue
+        plain, n = text, 1
+        while n:
+            plain, n = re.subn(r"\{[^{}]*\}", "", plain)
+        assert formatting.plain_shape(text) == plain
+    assert formatting.plain_shape("f32[2]{{1}{0}}x{2}y") == "f32[2]xy"
+    assert formatting.plain_shape(None) == formatting.plain_shape("") == ""
+
+
+def test_wrapped_to_the_width_of_prose() -> None:
+    words = ["word"] * 40
+    assert formatting.wrap(" ".join(words)) == formatting.wrap(" ".join(words), 0, 80) == [" ".join(["word"] * 16), *[
+        " ".join(["word"] * n) for n in (16, 8)
+    ]]  # fmt: skip
+    assert max(map(len, formatting.wrap(" ".join(words), 6))) == 74
+    assert max(map(len, formatting.wrap(" ".join(words), 70))) == 19  # there are at least 20 characters
+    assert formatting.wrap("") == [""]
+    assert formatting.wrap("a well-known word of 5 KiB", 0, 20) == ["a well-known word of", "5 KiB"]
+    assert max(map(len, formatting.wrap_items(words))) == 77
+    assert max(map(len, formatting.wrap_items(words, 6))) == 71
+    assert formatting.wrap_items(["ab", "cdefgh"], 9, 6) == ["ab,", "cdefgh"]
+    assert formatting.wrap_items([]) == []

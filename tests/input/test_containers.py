@@ -12,6 +12,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_dumps import ALLOCATIONS, LIVE, PACK, STEM, TEXTS, contents, tar_of, write
@@ -184,6 +185,23 @@ def test_a_tar_with_a_header_of_terabytes(tmp_path: Path) -> None:
     (found,) = find(path)
     assert found.fault is not None
     assert "a complete tar archive" in str(found.fault)
+
+
+@pytest.mark.parametrize("library", [tarfile, zipfile])
+@pytest.mark.parametrize(("text", "reason"), [("it is odd", "it is odd"), ("", "ValueError")])
+def test_the_reason_why_an_archive_is_not_complete(
+    library: Any, text: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is that of the library, or else the name of its error."""
+    kind = {tarfile: "tar", zipfile: "zip"}[library]
+    (tmp_path / f"x.{kind}").write_bytes({"tar": tarfile.TarInfo("x").tobuf(), "zip": b"PK\5\6" + bytes(18)}[kind])
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise ValueError(*([text] if text else []))
+
+    monkeypatch.setattr(library, {"tar": "open", "zip": "ZipFile"}[kind], fail)
+    (found,) = find(tmp_path / f"x.{kind}")
+    assert f"a complete {kind} archive ({reason})" in str(found.fault)
 
 
 # -- views of files

@@ -110,6 +110,20 @@ def test_stems_of_flags(stem: str, flags: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("module_0000.jit_f.debug_options", ("module_0000.jit_f", "debug-options")),
+        ("my-run.tpu_comp_env.txt.gz", ("my-run", "tpu-environment")),
+        ("x.debug_options.zst", ("x", "debug-options")),
+        ("._x.debug_options", None), (".debug_options", None), (".tpu_comp_env.txt", None), ("debug_options", None),
+        ("x.debug_options.txt", None), ("x.tpu_comp_env", None), ("", None),
+    ],
+)  # fmt: skip
+def test_files_with_flags(name: str, expected: tuple[str, str] | None) -> None:
+    assert names.split_flags(name) == expected
+
+
+@pytest.mark.parametrize(
     ("name", "is_text"),
     [
         ("train.log", True), ("out", True), ("a.txt.gz", True), ("a.json", False), (".a.txt", False), (".out", False),

@@ -88,6 +88,19 @@ def test_read_while_it_grows(large: Path, way: str, monkeypatch: pytest.MonkeyPa
     assert READS[way](large).num_rows
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_read_while_it_is_deleted(large: Path, replaced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was opened is read to its end, also if another file gets its name."""
+
+    def delete() -> None:
+        large.unlink()
+        if replaced:
+            large.write_bytes(b"x\n")
+
+    after_the_outline(delete, monkeypatch)
+    assert xlamem.read(large).values.num_rows == 40_000
+
+
 def test_read_by_threads_while_it_becomes_shorter(large: Path) -> None:
     """Whichever line the threads are in: the process lives."""
     code = (
