@@ -123,7 +123,8 @@ def test_numbers_for_people() -> None:
 
 def test_names_that_do_not_exist() -> None:
     known = ["Values", "allocations"]
-    assert [formatting.closest(name, known) for name in ("values", "alocations", "q")] == ["Values", "allocations", None]
+    closest = [formatting.closest(name, known) for name in ("values", "alocations", "q")]
+    assert closest == ["Values", "allocations", None]
     assert formatting.similar("value", known) == "did you mean 'Values'?"
     assert formatting.similar(["value", "q", "allocation"], known) == "did you mean 'Values', 'allocations'?"
     assert formatting.similar("q", known) == "there are Values, allocations"

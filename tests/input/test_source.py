@@ -603,10 +603,12 @@ def test_mixed_newlines() -> None:
         assert line == raw.count(b"\n", 0, at) + 1
 
 
-@pytest.mark.parametrize("raw", [b"", b"\n", b"a", b"a\r", b"\na\r\n", b"a\nb\r\n"])
+@pytest.mark.parametrize("raw", [b"", b"\n", b"a", b"a\r", b"\na\r\n", b"a\nb\r\n", b"\n\r\na\r\nb"])
 def test_lf_stays(raw: bytes) -> None:
     text = Text(raw)
     assert (text.data, text.crlf, text.first_bare_lf) == (raw, False, None)
+    every = range(len(raw) + 1)
+    assert text.positions(every) == [(raw.count(b"\n", 0, offset) + 1, offset) for offset in every]
 
 
 def test_an_empty_member(tmp_path: Path) -> None:

@@ -59,6 +59,17 @@ def test_bombs(codec: str, compress: Callable[[bytes], bytes], monkeypatch: pyte
     assert b"".join(chunks) == HEAD + bytes(8 << 20)
 
 
+def test_the_largest_sizes_after_decompression() -> None:
+    check = decompression._check_size
+    for sizes in ((30, 3, 10, 30), (10, 0, 10, 10), (0, 0, 1, 0)):
+        check("x", *sizes)
+    for sizes in ((31, 3, 10, 99), (11, 0, 10, 99), (11, 1, 10, 99)):
+        with pytest.raises(DumpError, match="at most 10 bytes per compressed byte"):
+            check("x", *sizes)
+    with pytest.raises(DumpError, match="at most 29 bytes after decompression"):
+        check("x", 30, 3, 10, 29)
+
+
 @pytest.mark.parametrize(("codec", "compress"), CODECS)
 def test_concatenated_streams(codec: str, compress: Callable[[bytes], bytes]) -> None:
     parts = [bytes([i]) * 3_000_000 for i in range(3)]

@@ -93,8 +93,8 @@ def test_facts_of_a_dump() -> None:
     dump = xlamem.read(text.encode())
     assert (dump.name, dump.platform, dump.schedule_length, dump.complete) == ("<bytes>", None, 7, False)
     assert dump.source.name == "<bytes>"
-    tiled = b"BufferAssignment:\nallocation 0: size 8, constant:\n value: <0 a @0> (size=8,offset=0): f32[2]{0:T(128)}\n"
-    dump = xlamem.read(tiled)
+    text = "BufferAssignment:\nallocation 0: size 8, constant:\n value: <0 a @0> (size=8,offset=0): f32[2]{0:T(128)}\n"
+    dump = xlamem.read(text.encode())
     assert (dump.platform, dump.schedule_length, dump.complete) == ("tpu", None, True)
 
 
