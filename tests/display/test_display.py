@@ -142,6 +142,21 @@ def test_a_table_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
             assert lines[-1].endswith("more columns") or columns == 400
 
 
+def test_columns_that_fit_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All if two characters are left; else those with names that matter, then the first ones, but at least one."""
+    table = pa.table({"first": ["a"], "second": ["bb"], "scope": ["c" * 9]})
+    for columns, shown in (
+        (28, ["first", "second", "scope"]), (27, ["first", "scope"]), (20, ["first", "scope"]), (19, ["scope"]),
+        (3, ["scope"]),
+    ):  # fmt: skip
+        monkeypatch.setenv("COLUMNS", str(columns))
+        lines = repr(xlamem.show(table)).splitlines()
+        n_hidden = 3 - len(shown)
+        more = [f"  {n_hidden} more column{'s' if n_hidden > 1 else ''}"] if n_hidden else []
+        assert (lines[0].split(), lines[2:]) == (shown, more)
+        assert max(map(len, lines[:2])) <= max(columns - 2, 11)
+
+
 def test_only_sizes_have_units() -> None:
     dump = xlamem.read(TPU)
     donation = Tags(xlamem.show(compute.donation(dump))._repr_html_())

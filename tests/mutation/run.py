@@ -198,6 +198,8 @@ class Tree:
         likely = [f for f in files if f.startswith("tests/native/")] or files[:LIKELY]
         steps = [(some, likely), (others, files if others else [f for f in files if f not in likely])]
         for rebuilt, part in steps[:1] if self.options.likely else steps:
+            if not part:  # pytest would run all tests of the tree
+                continue
             for module in rebuilt:
                 self.rebuild(module)
             run = run_tests(self.root, part, selection, self.options.limit, self.options.memory)
