@@ -297,6 +297,8 @@ def collectives(devices: int = 4, shapes: Any = (), **counts: int) -> Collective
          "buffers are 1/4 as large on each device, with other collectives: all-reduce 0 -> 2"),
         (collectives(all_reduce=2), collectives(1), [((2,), (8,), 50)],
          "buffers are 4 times as large on each device, with other collectives: all-reduce 2 -> 0"),
+        (collectives(1), collectives(all_reduce=2), [((8,), (2,), 50), ((9, 8), (9, 4), 60)],
+         "buffers are 1/2 as large on each device, with other collectives: all-reduce 0 -> 2"),
         (collectives(1), collectives(all_reduce=2), [((9,), (3,), 50)], "other collectives: all-reduce 0 -> 2"),
         (collectives(1), collectives(all_reduce=2), [((8,), (2,), 14)], "other collectives: all-reduce 0 -> 2"),
         (collectives(1), collectives(all_reduce=2), [((4,), (6,), 50)], "other collectives: all-reduce 0 -> 2"),

@@ -526,6 +526,18 @@ def test_slots_of_asynchronous_copies(platform: str, rows: int, confidence: str,
     assert row["confidence"] == (confidence if platform == "tpu" else "exact")
 
 
+@pytest.mark.parametrize(("reader", "is_exact"), [("s.1", True), ("s.7", False)])
+def test_one_of_two_arrays_is_read_after_its_output_is_written(reader: str, is_exact: bool, make: Make) -> None:
+    """Then what both save is not certain."""
+    shape = "f32[65536,128]"
+    buffers = []
+    for i, (key, user) in enumerate((("a", "s.1"), ("b", reader))):
+        y = output(f"y.{i}", shape, op_name="jit(f)/add", instruction=f"fusion(%p.{i}), kind=kLoop, calls=%f")
+        buffers += [argument(f"x['{key}']", shape, i, uses=f"  {user}, operand 0"), y._replace(live=(5, 10))]
+    (row,) = advice(program(make, buffers, "gpu"), "donate")
+    assert (row["argument"], row["confidence"] == "exact") == ("x", is_exact)
+
+
 @pytest.mark.parametrize(("platform", "upper"), [("gpu", 1.09), ("tpu", 1.64)])
 def test_temporaries_may_shrink_with_donation(platform: str, upper: float, make: Make) -> None:
     """A TPU program that needed 140 MiB of temporaries needed 128 MiB when 24 MiB were donated."""
@@ -617,6 +629,21 @@ def test_copies_and_gradients_of_a_narrower_argument(is_read: bool, make: Make) 
     size = 64 * 32 * 4
     least = 2 * size // 2 + (size + size // 2) * is_read
     assert least <= row["upper"] < least + size // 4
+
+
+def test_an_argument_that_only_its_update_reads(make: Make) -> None:
+    """On CPU, others are widened again; what reads other arguments does not matter."""
+    dump = program(
+        make,
+        [
+            argument("w", "f32[64,32]", 0, uses="  w.new, operand 0"),
+            argument("x", "f32[64,48]", 1, uses="  d, operand 0"),
+            Buffer("d", "f32[64]", instruction="dot(%p.1)"),
+            output("w.new", "f32[64,32]", op_name="jit(f)/sub", instruction="fusion(%p.0), kind=kLoop, calls=%f"),
+        ],
+    )
+    found = {row["argument"]: row["confidence"] for row in advice(dump, "dtype") if row["argument"]}
+    assert found == {"w": "likely", "x": "try"}
 
 
 # -- collectives ---------------------------------------------------------------------------------

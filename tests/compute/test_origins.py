@@ -282,6 +282,23 @@ ENTRY %main (x: f32[2]) -> (f32[4], s32[4]) {
 """
 
 
+@pytest.mark.parametrize("n", [1, 2, 30])
+def test_a_chain_of_copies_has_the_name_of_its_beginning(n: int, make: Callable[..., Path]) -> None:
+    """Whatever its length, and also where the copies are listed before it."""
+    chain = ["a", *(f"copy.{i}" for i in range(1, n + 1))]
+    records = {"a": (attacks.op_name("jit(f)/model/add"), "  copy.1, operand 0")}
+    for before, name, after in zip(chain, chain[1:], [*chain[2:], "end"], strict=False):
+        records[name] = f"f32[2]{{0}} copy(%{before})", f"  {after}, operand 0"
+    for order in (chain, chain[::-1]):
+        members = attacks.dump(
+            [value(i, name, offset=8 * i) for i, name in enumerate(order)],
+            records=[record(i, name, records[name][0], uses=records[name][1]) for i, name in enumerate(order)],
+            ranges=[f"{name}{{}}:0-1" for name in order],
+        )
+        rows = xlamem.live_set(xlamem.read(make(members)), 1).to_pylist()
+        assert [row["op_name"] for row in rows] == ["jit(f)/model/add"] * (n + 1)
+
+
 @pytest.mark.parametrize("operands", [False, True])
 def test_results_of_a_started_operation(*, operands: bool, make: Callable[..., Path]) -> None:
     """The result {1,0} is that of the first operand, {1,1} that of the second one."""
@@ -303,10 +320,17 @@ def test_results_of_a_started_operation(*, operands: bool, make: Callable[..., P
     assert found[2]["origin"] == ("operand" if operands else "hlo")
 
 
-@pytest.mark.parametrize(("end", "wanted"), [(4, "jit(f)/a/add"), (9, "jit(f)/a/add"), (10, None)])
-def test_a_loop_carry_after_two_buffers_of_its_slot(end: int, wanted: str | None, make: Callable[..., Path]) -> None:
-    """Only buffers that touch its live range count, although another one starts later than one that does."""
-    add = 'f32[16] add(%p, %p), metadata={op_name="jit(f)/SCOPE/add"}'
+@pytest.mark.parametrize("opcode", ["add", "copy"])
+@pytest.mark.parametrize(("end", "scope"), [(4, "a"), (9, "a"), (10, None)])
+def test_a_loop_carry_after_two_buffers_of_its_slot(
+    end: int, scope: str | None, opcode: str, make: Callable[..., Path]
+) -> None:
+    """Only buffers that touch its live range count, although another one starts later than one that does.
+
+    If these are moved from an unknown origin, the move names both.
+    """
+    add = f'f32[16] {opcode}(%p, %p), metadata={{op_name="jit(f)/SCOPE/{opcode}"}}'
+    wanted = scope and f"jit(f)/{scope}/{opcode}"
     records = [record(1, "x", add.replace("SCOPE", "a")), record(2, "y", add.replace("SCOPE", "b"))]
     records.append(record(3, "w", "f32[16] parameter(0)"))
     values = [value(i, name, 64, 0, "f32[16]") for i, name in enumerate(("x", "y", "w"), 1)]

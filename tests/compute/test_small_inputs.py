@@ -18,7 +18,7 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import compute
-from xlamem.compute import batches, rematerialization
+from xlamem.compute import batches, peaks, rematerialization
 from xlamem.compute.advice import saved_together
 from xlamem.compute.arenas import _reach
 from xlamem.compute.bills import Sums
@@ -332,6 +332,19 @@ def test_the_first_clone_after_the_peak_saves_its_bytes(make: Callable[..., Path
     assert {row["instruction"] for row in found if row["at_peak"]} == {"b.remat"}
 
 
+@pytest.mark.parametrize("first", range(6))
+def test_the_original_of_a_clone(first: int, make: Callable[..., Path]) -> None:
+    """It is the value with the same index that the instruction without the suffix defines, null if there is none."""
+    names = ["a.remat", "a{0}", "a{1}", "b.remat{1}", "c.remat", "c"]
+    order = names[first:] + names[:first]
+    values = [value(i, name, 64, 64 * i) for i, name in enumerate(order)]
+    ranges = [f"{name}{'' if '{' in name else '{}'}:0-1" for name in order]
+    found = compute.rematerialized(xlamem.read(make(attacks.dump(values, size=1 << 20, ranges=ranges)))).to_pylist()
+    assert {row["instruction"]: row["original_id"] for row in found} == {
+        "a.remat": None, "b.remat": None, "c.remat": order.index("c"),
+    }  # fmt: skip
+
+
 def test_slices_of_the_iterations_of_a_loop() -> None:
     """A loop of one iteration has none, whatever the first dimension is."""
     shapes = pa.array(["f32[1,8]", "f32[6,8]", "f32[8]", "f32[]", "(f32[6])"])
@@ -346,14 +359,16 @@ def test_slices_of_the_iterations_of_a_loop() -> None:
     ("index", "given", "iterations"),
     [("i", "step", 6), ("i", "zero", None), ("here", "step", None), ("cut", "step", 6)],
 )
+@pytest.mark.parametrize("order", ["xui", "iux", "xiu"])
 def test_a_loop_that_writes_slices_of_another_dimension(
-    index: str, given: str, iterations: int | None, make: Callable[..., Path]
+    index: str, given: str, iterations: int | None, order: str, make: Callable[..., Path]
 ) -> None:
     """The first dimension is not the number of its iterations: it writes `x[:, i]`."""
-    fused = f"""%inner (x: f32[6,8], u: f32[1,8], i: s32[]) -> f32[6,8] {{
-  %x = f32[6,8] parameter(0)
-  %u = f32[1,8] parameter(1)
-  %i = s32[] parameter(2)
+    operands = ", ".join({"x": "%c", "u": "%slice", "i": f"%{given}"}[name] for name in order)
+    fused = f"""%inner () -> f32[6,8] {{
+  %x = f32[6,8] parameter({order.index("x")})
+  %u = f32[1,8] parameter({order.index("u")})
+  %i = s32[] parameter({order.index("i")})
   %here = s32[] constant(0)
   ROOT %d = f32[6,8] dynamic-update-slice(%x, %u, %{index}, %i)
 }}
@@ -364,7 +379,7 @@ def test_a_loop_that_writes_slices_of_another_dimension(
   %step = s32[] get-tuple-element(%t), index=1
   %zero = s32[] constant(0)
   %slice = f32[1,8] broadcast(%step)
-  %w_dynamic-update-slice_fusion = f32[6,8] fusion(%c, %slice, %{given}), kind=kLoop, calls=%inner
+  %w_dynamic-update-slice_fusion = f32[6,8] fusion({operands}), kind=kLoop, calls=%inner
   ROOT %r = (f32[6,8], s32[]) tuple(%w_dynamic-update-slice_fusion, %step)
 }}
 """
@@ -381,6 +396,25 @@ def test_a_loop_that_writes_slices_of_another_dimension(
     )
     rows = xlamem.live_set(xlamem.read(make(members)), 2).to_pylist()
     assert {r["iterations"] for r in rows} == {iterations}
+
+
+@pytest.mark.parametrize("number", [0, 9])
+def test_a_carry_that_no_allocation_has(number: int, make: Callable[..., Path]) -> None:
+    """It makes no other buffer a carry."""
+    loop = '(f32[6,8], f32[6,8]) while(%a), backend_config={"known_trip_count":{"n":"6"}}'
+    names = ["w{0}", "x_dynamic-update-slice_fusion", "z_dynamic-update-slice_fusion"]
+    written = "f32[6,8]{1,0} fusion(%c), kind=kLoop"
+    members = attacks.dump(
+        [value(i, name, 192, 192 * (i > 2), "f32[6,8]{1,0}") for i, name in enumerate(names, 1)],
+        records=[
+            record(number, "w{1}", loop, positions="  w {1}"),
+            record(1, "w{0}", loop, positions="  w {0}"),
+            *(record(i, name, written) for i, name in enumerate(names[1:], 2)),
+        ],
+        ranges=["w{0}:0-3", *(f"{name}{{}}:1-2" for name in names[1:])],
+    )
+    rows = xlamem.live_set(xlamem.read(make(members)), 2).to_pylist()
+    assert {r["instruction"]: r["iterations"] for r in rows} == {"w": 6, names[1]: 6, names[2]: None}
 
 
 @pytest.mark.parametrize(
@@ -467,6 +501,33 @@ def test_a_loop_does_not_read_its_own_results(steps: tuple[int, ...], first: int
     members = attacks.dump([value(1, "w{1}")], records=[record(1, "w{1}", uses=uses)], ranges=["w{1}:3-7"], steps=8)
     a = LayerActivations(WhatIf(program(xlamem.read(make(members)))))
     assert a._first_read(np.array([0])) == first
+
+
+@pytest.mark.parametrize("first", range(5))
+def test_what_a_loop_reads_slice_by_slice_with_a_stack(first: int, make: Callable[..., Path]) -> None:
+    """All arrays with as many slices that it reads; not what others read, other arrays, or the stack itself."""
+    shapes = {"stack": "f32[6,8]", "x": "f32[6,4]", "y": "f32[4,6]", "z": "f32[6,2]", "w": "s32[]"}
+    sizes = {"stack": 192, "x": 96, "y": 96, "z": 48, "w": 4}
+    order = [*shapes][first:] + [*shapes][:first]
+    loop = "s32[] while(%a), condition=%c, body=%b"
+    records = {name: ("", f"  {'other' if name == 'z' else 'w'}, operand 0") for name in order} | {"w": (loop, "")}
+    members = attacks.dump(
+        [value(i, name, sizes[name], 256 * i, shapes[name]) for i, name in enumerate(order)],
+        records=[record(i, name, records[name][0], uses=records[name][1]) for i, name in enumerate(order)],
+        ranges=[f"{name}{{}}:0-3" for name in order],
+    )
+    a = LayerActivations(WhatIf(program(xlamem.read(make(members)))))
+    assert a._sliced(np.array([order.index("stack")]), 6) == sizes["x"]
+
+
+@pytest.mark.parametrize(("cells", "n_curves"), [(4, 0), (5, 1), (1 << 20, 1)])
+def test_no_curve_has_too_many_steps(
+    cells: int, n_curves: int, make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four instructions have five steps, from before the first one to after the last one."""
+    monkeypatch.setattr(peaks, "MAX_CELLS", cells)
+    members = attacks.dump([value(0, "a", 4096)], records=[record(0, "a")], ranges=["a{}:0-3"], steps=4, size=4096)
+    assert xlamem.peak(xlamem.read(make(members)))._repr_html_().count("<svg") == n_curves
 
 
 @pytest.mark.parametrize(
