@@ -195,6 +195,19 @@ def test_whether_a_program_is_renamed(old: int, new: int, before: int, row: int,
     assert Following._is_renamed(own, before, row) is renamed
 
 
+@pytest.mark.parametrize("changed", [0, 1])
+@pytest.mark.parametrize(("ends", "begins", "renamed"), [(1, 1, True), (2, 1, False), (1, 0, False), (2, 0, False)])
+def test_whichever_interface_comes_back(changed: int, ends: int, begins: int, renamed: bool) -> None:
+    """Also the first one of all."""
+    order = [0, 1] if changed else [1, 0]
+    own: Any = SimpleNamespace(
+        points=SimpleNamespace(point=array([0, 1]), content=np.arange(2),
+                               contents=SimpleNamespace(interface=array(order))),
+        _begin=array([0, begins])[order], _end=array([ends, 2])[order],
+    )  # fmt: skip
+    assert Following._is_renamed(own, 0, 1) is renamed
+
+
 # -- series --------------------------------------------------------------------------------------
 
 

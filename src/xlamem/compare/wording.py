@@ -44,7 +44,7 @@ def label(row: Row, by: Sequence[str]) -> str:
 
 def share(change: int, total: int) -> str:
     """Return the share of a change with its sign; empty if there is none to compare with, or it is too large."""
-    if not total or abs(change) >= MAX_PERCENT / 100 * abs(total):
+    if abs(change) >= MAX_PERCENT / 100 * abs(total):
         return ""
     percent = 100 * change / total
     return f"{percent:.1f} %" if abs(percent) >= 0.05 else "0.0 %" if not change else "~0 %"
