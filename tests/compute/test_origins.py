@@ -320,18 +320,21 @@ def test_results_of_a_started_operation(*, operands: bool, make: Callable[..., P
     assert found[2]["origin"] == ("operand" if operands else "hlo")
 
 
-@pytest.mark.parametrize("opcode", ["add", "copy"])
-@pytest.mark.parametrize(("end", "scope"), [(4, "a"), (9, "a"), (10, None)])
+@pytest.mark.parametrize("names", ["jit(f)/a/add jit(f)/b/add", "jit(f)/copy jit(f)/reshape"])
+@pytest.mark.parametrize(("end", "is_known"), [(4, True), (9, True), (10, False)])
 def test_a_loop_carry_after_two_buffers_of_its_slot(
-    end: int, scope: str | None, opcode: str, make: Callable[..., Path]
+    end: int, is_known: bool, names: str, make: Callable[..., Path]
 ) -> None:
     """Only buffers that touch its live range count, although another one starts later than one that does.
 
-    If these are moved from an unknown origin, the move names both.
+    Where these are moved from an unknown origin, that is all that is known of both.
     """
-    add = f'f32[16] {opcode}(%p, %p), metadata={{op_name="jit(f)/SCOPE/{opcode}"}}'
-    wanted = scope and f"jit(f)/{scope}/{opcode}"
-    records = [record(1, "x", add.replace("SCOPE", "a")), record(2, "y", add.replace("SCOPE", "b"))]
+    first, second = names.split()
+    wanted = first if is_known else None
+    records = [
+        record(i, name, f'f32[16] {text.rpartition("/")[2]}(%p, %p), metadata={{op_name="{text}"}}')
+        for i, name, text in ((1, "x", first), (2, "y", second))
+    ]
     records.append(record(3, "w", "f32[16] parameter(0)"))
     values = [value(i, name, 64, 0, "f32[16]") for i, name in enumerate(("x", "y", "w"), 1)]
     ranges = ["x{}:0-10", f"y{{}}:2-{end}", "w{}:10-14"]
@@ -637,6 +640,21 @@ def test_a_reserved_buffer_has_the_name_of_what_a_loop_writes(
     dump = xlamem.read(make(attacks.dump(values, records=records, ranges=ranges, **others)))
     found = xlamem.buffer(dump, 1).value
     assert (found["op_name"], found["origin"]) == wanted
+
+
+@pytest.mark.parametrize("before", ["", "  %z = f32[] constant(0)\n"])
+def test_a_copy_of_a_reserved_buffer(before: str, make: Callable[..., Path]) -> None:
+    """Its name is used only if nothing else is known, also if it is the first instruction of the text."""
+    allocate = "f32[16] custom-call(), custom_call_target=\"AllocateBuffer\""
+    allocate += ', metadata={op_name="jit(f)/broadcast_in_dim"}'
+    members = attacks.dump(
+        [value(1, "a", 64, 0, "f32[16]"), value(2, "c", 64, 64, "f32[16]")],
+        records=[record(1, "a", allocate, uses="  c, operand 0"), record(2, "c", "f32[16] copy(%a)")],
+        ranges=["a{}:0-1", "c{}:1-3"],
+        hlo=attacks.hlo(f"ENTRY %main () -> f32[16] {{\n{before}  %a = {allocate}\n  ROOT %c = f32[16] copy(%a)\n}}\n"),
+    )
+    found = xlamem.buffer(xlamem.read(make(members)), 2).value
+    assert (found["op_name"], found["origin"]) == ("jit(f)/broadcast_in_dim", "operand")
 
 
 # -- op_names
