@@ -350,6 +350,12 @@ def test_changes_of_programs() -> None:
     assert not changes(pair("interface", (5, 5), (4, 5))).has_grown
     both = pair("same", (5, 5), (5, 5), readable_a=False, readable_b=False, problem_a="x", problem_b="y")
     assert changes(both).unreadable == ["A: /old/x/f.txt: x", "B: /new/x/f.txt: y"]
+    for side in "ab":
+        numbers_of = {"a": (5, 5), "b": (5, 5)} | {side: (None, None)}
+        bad = changes(pair("name", **numbers_of, **{f"readable_{side}": False, f"problem_{side}": "x"}))
+        assert (bad.changed, bad.unknown, bad.listed, bad.ordered) == ([], [], [], bad.rows)
+        assert (bad.is_known, bad.problems, len(bad.unreadable)) == (False, [], 1)
+        assert bad.summary == "1 program: 0 changed, 1 unreadable, 0 the same."
 
 
 def test_cells_of_programs() -> None:
@@ -663,10 +669,33 @@ def test_parts_of_a_line(parts: dict[str, int], shown: bool, monkeypatch: pytest
     monkeypatch.setattr(bill, "details", lambda rows: [(0, f"details of {rows[0]['part']}")])
     rows = [{"part": part, "bytes": n} for part, n in parts.items()]
     total = 1000 if sum(parts.values()) < 1000 else 2000
-    lines = plain_lines(bill._line("temporaries", rows, total, None))
+    texts = [str(line) for line in bill._line("temporaries", rows, total, None)]
+    indents = {len(text) - len(text.lstrip()) for text in texts if "details" in text}
+    assert indents == {bill.INDENT + 2 if shown else bill.INDENT}
+    lines = plain_lines(texts)
     assert len(lines) == (1 + 2 * len(parts) if shown else 2)
     named = [line.removeprefix("details of ") for line in lines if line.startswith("details")]
     assert named == ([*parts] if shown else ["data"])
+
+
+@pytest.mark.parametrize(("width", "wide"), [(None, False), (None, True), (200, False), (200, True)])
+def test_cells_of_a_buffer(width: int | None, wide: bool) -> None:
+    """In a terminal, long names are shortened, and the source too, unless all of it is asked for."""
+    source = "/home/user/project/models/transformer/layers.py"
+    row = {
+        "bytes": 2048, "size": 2048, "unpadded_size": 1024, "role": "value", "category": "live_out", "op_name": "a/b",
+        "argument": None, "origin": "own", "opcode": "add", "source_file": source, "source_line": 17,
+        "shape": f"f32[{'8,' * 20}4]{{1,0}}", "instruction": "n" * 40, "shape_index": "{1}",
+    }  # fmt: skip
+    shape, value = f"f32[{'8,' * 20}4]" + "{1,0}" * wide, "n" * 40 + "{1}"
+    if width:
+        shape, value = f"{shape[:12]}…{shape[-11:]}", f"{'n' * 12}…{'n' * 8}{{1}}"
+    short = "…/transformer/layers.py:17" if width and not wide else f"{source}:17"
+    assert buffers._cells(row, width, wide=wide) == ["2.00 KiB", "1.00 KiB", "a/b", short, shape, value, "output"]
+    reserved = row | {"role": "reserved", "category": "temp", "source_file": None}
+    assert buffers._cells(reserved, width, wide=wide) == [
+        "2.00 KiB", "", "a/b", "", shape, value, "temp, reserved",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

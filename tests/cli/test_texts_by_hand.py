@@ -19,6 +19,19 @@ def plain(text: object) -> str:
 # -- out of memory -------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("width", [30, 60, None])
+def test_fields_fit_the_screen(width: int | None) -> None:
+    """Prose is wrapped, other texts are shortened; both stand behind the label and two spaces."""
+    text = "word " * 40
+    room = width and width - oom.LABEL_WIDTH - 2
+    for label in oom.WRAPPED:
+        lines = oom._field_lines(label, text, width)
+        assert " ".join(lines).split() == text.split()
+        assert max(map(len, lines)) <= max(room or 80, 20)
+    (line,) = oom._field_lines("other", text, width)
+    assert len(line) == (len(text) if room is None else max(room, 9))
+
+
 @pytest.mark.parametrize(
     ("reports", "shown", "last"),
     [
