@@ -47,6 +47,7 @@ ROOMS = ("parse", "compute", "warehouse", "compare", "gate", "page", "input", "d
 COPIED = (
     "_native", "src", "tests", "docs", "bench",
     "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md", "CONTRIBUTING.md",
+    "action.yml", ".pre-commit-hooks.yaml",
 )  # fmt: skip
 WANTED = 0.95
 FIRST = re.compile("test_(stored_.*|.*_settings|corpus|edits|models).py")
