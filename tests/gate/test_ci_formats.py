@@ -346,6 +346,12 @@ def test_a_comment_is_limited(red: CheckResult, text: str | None) -> None:
         assert f"and {200 - MAX_DETAILED} other programs that did not pass" in shown
 
 
+@pytest.mark.parametrize(("more", "text"), [(0, []), (1, ["and 1 other program"]), (2, ["and 2 other programs"])])
+def test_programs_that_the_table_leaves_out(red: CheckResult, more: int, text: list[str]) -> None:
+    shown = [t.content for t in tokens(FORMATS["markdown"](many(red, MAX_ROWS + more))) if t.type == "text"]
+    assert [t for t in shown if t.startswith("and") and not t.endswith("pass")] == text
+
+
 def test_sparklines() -> None:
     assert sparkline(range(8), 0, 7) == "▁▂▃▄▅▆▇█"
     assert sparkline([0, 1, 100], 0, 100) == "▁▂█"

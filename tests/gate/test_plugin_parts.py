@@ -11,6 +11,7 @@ import pytest
 from conftest import DUMPS
 
 import xlamem
+from xlamem import formatting
 from xlamem.errors import OutputError, UsageError
 from xlamem.gate import baseline as baselines
 from xlamem.gate import capture, hook, programs
@@ -464,6 +465,20 @@ def test_long_names_of_tests(nodeids: list[str], room: int, shown: list[str] | N
     assert max(map(len, found)) <= room
     assert len(set(found)) == len(set(nodeids))
     assert shown is None or found == shown
+
+
+@pytest.mark.parametrize(("width", "program"), [(12, 9), (30, 15), (47, 23), (50, 24), (200, 24)])
+def test_names_of_tests_and_programs_fit(width: int, program: int) -> None:
+    """Programs get at most half of the width, tests what is left."""
+    rows = [(f"tests/test_{x * 20}.py::test_{x}", {"program": f"jit_{x * 30}"}) for x in "ab"]
+    head, *lines = summary._names(rows, width)
+    programs = [formatting.shorten(row["program"], program) for _, row in rows]
+    assert [line.split()[1] for line in lines] == programs
+    assert {len(line) for line in lines} == {len(head)}
+    if width > 12:
+        assert len(head) <= width
+        tests = [nodeid if width == 200 else f"…::{nodeid.partition('::')[2]}" for nodeid, _ in rows]
+        assert [line.split()[0] for line in lines] == tests
 
 
 class Reporter:
