@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from decimal import Decimal
 from html.parser import HTMLParser
 from typing import Any
 
@@ -225,6 +226,39 @@ def test_a_curve_is_valid_svg(usage: list[int], fixed: int, step: int) -> None:
     assert len(heights) <= 642
     x = float(re.match(r"M([\d.]+)", mark)[1])  # type: ignore[index]
     assert 90 <= x <= 730
+
+
+@pytest.mark.parametrize(
+    ("usage", "step", "corners"),
+    [
+        ([4, 9, 1, 9], 0, "H90.0V72.7H250.0V6.0H410.0V112.7H570.0V6.0"),
+        ([1, 1, 9, 9], 1, "H90.0V112.7H410.0V6.0"),
+        ([0, 9, 0, 0], 2, "H90.0V126.0H250.0V6.0H410.0V126.0"),
+        ([9, 9, 9, 9], 3, "H90.0V6.0"),
+    ],
+)
+def test_lines_and_labels_of_a_curve(usage: list[int], step: int, corners: str) -> None:
+    """640 pixels for the steps and 120 for the bytes, from (90, 6) on. At its ends, the peak has no label."""
+    html = Curve("hbm", np.array(usage), 1, step).html()
+    svg = ET.fromstring(html[html.index("<svg") :])
+    area, mark = (path.attrib["d"] for path in svg.findall("path"))
+    middle = 90 + 160 * step + 80
+    assert (area, mark) == (f"M90 126{corners}H730V126Z", f"M{middle}.0 6V126")
+    rect = svg.find("rect")
+    assert rect is not None
+    assert [rect.attrib[k] for k in ("x", "y", "width", "height")] == ["90", "112.7", "640", "13.3"]
+    labels = [(t.attrib["x"], t.attrib["y"], t.attrib["text-anchor"], t.text) for t in svg.findall("text")]
+    assert labels == [
+        ("84.0", "14", "end", "9 B"), ("84.0", "126", "end", "0"), ("84.0", "140", "end", "step"),
+        ("90.0", "140", "start", "0"), ("730.0", "140", "end", "3"),
+        *([(f"{middle}.0", "140", "middle", str(step))] if step in (1, 2) else []),
+    ]  # fmt: skip
+
+
+def test_numbers_of_any_kind_are_aligned_to_the_right() -> None:
+    numbers: dict[str, Any] = {"i": [1, 10], "f": [0.5, 10.0], "d": [Decimal("1.25"), Decimal("10.25")]}
+    lines = repr(xlamem.show(pa.table({**numbers, "text": ["a", "bc"]}))).splitlines()
+    assert lines == ["   i    f      d  text", "   1  0.5   1.25  a", "  10   10  10.25  bc"]
 
 
 def test_reprs_load_no_more_than_they_need() -> None:

@@ -49,6 +49,7 @@ def test_excerpts_end_between_characters(character: str) -> None:
 
 def test_text_for_terminals() -> None:
     assert formatting.visible("a\x1b[31m\u202eb\ud800") == "a\\x1b[31m\\u202eb\\ud800"
+    assert (formatting.visible("a\nb\t"), formatting.one_line("a\nb\t")) == ("a\nb\\t", "a\\nb\\t")
     assert formatting.shorten("abcdefghijkl", 9) == "abcd…ijkl"
     assert formatting.shorten("abc", 9) == "abc"
     assert formatting.shorten("abcde", 3) == "abcde"  # nothing is shortened to less than 9 characters
@@ -87,6 +88,19 @@ def test_names_too_long_for_a_line_keep_both_ends() -> None:
         first, second = formatting.shorten_distinct([prefix + name for name in names], 50)
         assert "_train_" in first
         assert "_test_" in second
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("aaaa/bbbb/cccc/dddd/eeee.py", "…/eeee.py"),
+        (f"a/{'b' * 23}", "…" + "b" * 11),
+        (f"a/{'b' * 23}c", f"a/bbbb…{'b' * 4}c"),
+        ("b" * 24, "b" * 6 + "…" + "b" * 5),
+    ],
+)
+def test_a_component_of_twice_the_limit_keeps_its_ends(text: str, shown: str) -> None:
+    assert formatting.shorten_distinct([text], 12) == [shown]
 
 
 def test_shortening() -> None:
