@@ -9,6 +9,7 @@ import os
 import pickle
 import random
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,6 +134,19 @@ def test_long_streams_go_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path = tmp_path / f"{STEM}-buffer-assignment.txt.gz"
     path.write_bytes(gzip.compress(ALLOCATIONS.encode() * 50))
     assert [contents(s) for s in find(path)] == [{"buffer-assignment": ALLOCATIONS * 50}]
+
+
+def test_no_space_for_a_long_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the fault of the system, not of the content."""
+
+    class Full(io.BytesIO):
+        def write(self, chunk: Any) -> int:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "SpooledTemporaryFile", lambda max_size: Full())
+    with pytest.raises(DumpError, match=r"free space in .* \(No space left on device\)") as caught:
+        files.spool("x", [b"a"])
+    assert (caught.value.path, caught.value.system) == ("x", True)
 
 
 def test_a_truncated_tar(tmp_path: Path) -> None:

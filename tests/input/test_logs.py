@@ -13,10 +13,11 @@ from small_dumps import ALLOCATIONS, frame
 
 import xlamem
 from xlamem import schema
-from xlamem.errors import UsageError
+from xlamem.errors import DumpError, UsageError
 from xlamem.input.find import Source, find, resolve, split_modules
-from xlamem.input.logs import split_line
+from xlamem.input.logs import LogText, split_line
 from xlamem.input.spans import member_spans
+from xlamem.input.text import Text
 
 Prefix = Callable[[int, str, str], Iterator[str]]
 ROLES = ("buffer-assignment", "buffer-assignment-values", "live-range", "memory-usage-report")
@@ -296,3 +297,15 @@ def is_open(kinds: tuple[str, ...]) -> bool:
     """Whether the last frame of these has no end."""
     frames = [kind for kind in kinds if "frame" in kind]
     return frames[-1:] == ["open frame"]
+
+
+@pytest.mark.parametrize("text", ["", "x\n", "LIVE", "OTHER", "LIVE OTHER"])
+def test_a_log_that_has_changed(text: str) -> None:
+    """It was found to have a module, but neither begins with its allocations nor has them after its live range."""
+    prefix = "2023-11-20 12:03:29.928370: I tensorflow/compiler/xla/buffer_assignment.cc:99] "
+    lines = {"LIVE": f"{prefix}HloLiveRange (max 1):\n", "OTHER": f"{prefix}something else\n"}
+    for name, line in lines.items():
+        text = text.replace(name, line)
+    with pytest.raises(DumpError, match=r"logged allocations \(the file has changed\)") as caught:
+        LogText(Text(text.encode(), "x", base=7))
+    assert (caught.value.path, caught.value.offset) == ("x", 7)

@@ -10,6 +10,7 @@ import socket
 import sys
 import tarfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from small_dumps import ALLOCATIONS, HLO, PACK, STEM, TEXTS, contents, frames, tar_of, write
@@ -172,6 +173,15 @@ def test_directories_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.M
     assert (alone.name, alone.location) == ("closed", str(tmp_path))
 
 
+def test_a_root_that_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> object:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    (root,) = find(os.sep)
+    assert str(root.fault) == "/: expected a directory that can be listed (Permission denied)"
+
+
 @pytest.mark.filterwarnings("ignore:.*fork")  # JAX, which other tests import, has threads
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="becomes another user")
 def test_a_directory_of_another_user(tmp_path: Path) -> None:
@@ -332,6 +342,40 @@ def test_pyarrow_uris(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(find("away:///?r=1")) == 1
     assert contents(resolve(f"away:///a%20b/{STEM}?r=1")) == TEXTS
     assert contents(resolve("away:///*/*-live-range.txt?r=1")) == TEXTS
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("n", [0, 1, 9, 10, 11, 25])
+def test_large_files_of_a_server_are_read_in_blocks(
+    n: int, known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether or not the server reports their size."""
+    from pyarrow import fs
+
+    class Info(NamedTuple):
+        type: fs.FileType
+        size: int | None
+        mtime_ns: int
+
+    class System:
+        def get_file_info(self, path: str) -> Info:
+            return Info(fs.FileType.File, n if known else None, 0)
+
+        def open_input_file(self, path: str) -> object:
+            return fs.LocalFileSystem().open_input_file(path)
+
+        def open_input_stream(self, path: str, compression: None) -> object:
+            return fs.LocalFileSystem().open_input_stream(path, compression=compression)
+
+    (tmp_path / "x").write_bytes(data := bytes(range(n)))
+    for name, size in (("MAX_IN_MEMORY", 10), ("BLOCK_SIZE", 4)):
+        monkeypatch.setattr(files, name, size)
+    monkeypatch.setattr(filesystems, "filesystem", lambda uri: (System(), str(tmp_path / "x")))
+    view = files.open_file("away://x")
+    assert view.size == n
+    for begin, end in ((0, n), (0, None), (3, n), (2, n - 1)):
+        if begin <= (n if end is None else end):
+            assert bytes(view.read(begin, end)) == data[begin:end]
 
 
 def test_names_that_uris_quote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
