@@ -224,6 +224,8 @@ ENTRY %main (x: f32[2]) -> (f32[2], f32[2]) {
         ("%g.0, %g.1", "jit(f)/first/add"),
         ("%new, %g.1", "jit(f)/while/body/add"),
         ("%g.1, %new", "jit(f)/while/body/add"),
+        ("%t#0, %new", "jit(f)/first/add"),
+        ("%t#1, %new", "jit(f)/while/body/add"),
     ],
 )
 def test_an_element_that_a_loop_changes(root: str, wanted: str, make: Callable[..., Path]) -> None:
@@ -468,25 +470,34 @@ def test_an_output_of_a_fusion_has_the_name_of_its_element(product: str, make: C
     assert found == {("f", "jit(f)/y/sin", "hlo", None), ("t.1", "jit(f)/z/add", "own", None)}
 
 
-def test_an_element_whose_trace_ends_at_once_has_its_own_name(make: Callable[..., Path]) -> None:
-    """That of a custom call, which has no computation, whereas that of a fusion is named by an instruction inside."""
-    fused = """%fused (a: f32[16]) -> (f32[16], f32[16]) {
+@pytest.mark.parametrize("inner", ["jit(f)/x/mul", None])
+def test_an_element_whose_trace_ends_at_once_has_its_own_name(inner: str | None, make: Callable[..., Path]) -> None:
+    """That of a custom call, which has no computation, whereas that of a fusion is named by an instruction inside.
+
+    If that has no name either, it is the name of the fusion.
+    """
+    metadata = f', metadata={{op_name="{inner}"}}' if inner else ""
+    fused = f"""%fused (a: f32[16]) -> (f32[16], f32[16]) {{
   %a = f32[16] parameter(0)
-  %m = f32[16] multiply(%a, %a), metadata={op_name="jit(f)/x/mul"}
+  %m = f32[16] multiply(%a, %a){metadata}
   ROOT %t = (f32[16], f32[16]) tuple(%m, %m)
-}
+}}
 """
     fusion = '(f32[16], f32[16]) fusion(%p), kind=kLoop, calls=%fused, metadata={op_name="jit(f)/y/sin"}'
     call = '(f32[16], f32[16]) custom-call(%p), custom_call_target="T", metadata={op_name="jit(f)/z/call"}'
     head = "ENTRY %main (p: f32[16]) -> f32[16] {"
-    lines = (head, "%p = f32[16] parameter(0)", f"%c = {call}", f"ROOT %f = {fusion}")
+    element, copy = "f32[16] get-tuple-element(%f), index=1", "f32[16] copy(%g)"
+    texts = {"%p": "f32[16] parameter(0)", "%c": call, "%f": fusion, "%g": element, "ROOT %k": copy}
+    lines = head, *(f"{name} = {text}" for name, text in texts.items())
     entry = "\n  ".join(lines) + "\n}\n"
-    values = [value(1, "f{1}", 64, 0, "f32[16]"), value(2, "c{1}", 64, 64, "f32[16]")]
-    records = [record(1, "f{1}", fusion), record(2, "c{1}", call)]
-    members = attacks.dump(values, records=records, ranges=["f{1}:0-3", "c{1}:0-3"], hlo=attacks.hlo(fused, entry))
-    dump = xlamem.read(make(members))
+    values = [value(i, name, 64, 64 * i, "f32[16]") for i, name in enumerate(("f{1}", "c{1}", "k"), 1)]
+    records = [record(1, "f{1}", fusion), record(2, "c{1}", call), record(3, "k", copy)]
+    ranges = ["f{1}:0-3", "c{1}:0-3", "k{}:0-3"]
+    dump = xlamem.read(make(attacks.dump(values, records=records, ranges=ranges, hlo=attacks.hlo(fused, entry))))
     found = [xlamem.buffer(dump, i).value for i in (1, 2)]
-    assert [(f["op_name"], f["origin"]) for f in found] == [("jit(f)/x/mul", "hlo"), ("jit(f)/z/call", "own")]
+    assert xlamem.buffer(dump, 3).value["op_name"] == (inner or "jit(f)/y/sin")
+    wanted = (inner, "hlo") if inner else ("jit(f)/y/sin", "own")
+    assert [(f["op_name"], f["origin"]) for f in found] == [wanted, ("jit(f)/z/call", "own")]
 
 
 def test_a_donated_argument_that_is_updated_in_place_keeps_its_name(make: Callable[..., Path]) -> None:
