@@ -840,6 +840,18 @@ def test_a_helper_with_a_single_product_is_no_layer(n: int, make: Make) -> None:
     assert len(advice(dump, "recompute")) == n - 1
 
 
+@pytest.mark.parametrize(("shape", "n"), [("f32[64,64]", 0), ("f32[64,32]", 1)])
+def test_arrays_like_an_updated_argument_are_no_layers(shape: str, n: int, make: Make) -> None:
+    """They may be its gradients, which are not computed again."""
+    kept = [Buffer(f"h.{i}", "f32[64,64]", (i, 8), "jit(f)/jvp()/dot_general", frame=1) for i in range(4)]
+    gradient = Buffer("g", "f32[8,8]", (7, 9), "jit(f)/transpose(jvp())/mul")
+    w = argument("w", shape, 0, uses="  w.new, operand 0")
+    update = output("w.new", shape, op_name="jit(f)/sub", instruction="fusion(%p.0), kind=kLoop, calls=%f")
+    more = products("jit(f)/jvp()", frames=(1, 2))
+    dump = program(make, [w, *kept, gradient, update, *more], "tpu", hlo=stack_frames([STEP, LOSS, ("dense", 1)]))
+    assert len(advice(dump, "recompute")) == n
+
+
 @pytest.mark.parametrize("frame", [1, 3])
 def test_what_others_read_of_a_layer_is_kept(frame: int, make: Make) -> None:
     """If that is all there is, nothing is saved."""
