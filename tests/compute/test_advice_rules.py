@@ -1062,6 +1062,30 @@ def test_a_checkpointed_loop_that_keeps_only_what_it_passes_on(n: int, kinds: se
     assert {r["kind"] for r in xlamem.advise(dump).to_pylist()} & {"offload", "recompute"} == kinds
 
 
+@pytest.mark.parametrize(("primitive", "kind"), [("reduce_precision", "recompute"), ("exp", "offload")])
+def test_a_loop_of_which_a_policy_saves_products(primitive: str, kind: str, make: Make) -> None:
+    """JAX rounds what a policy saves. The backward pass computes what is elementwise again."""
+    forward, scope = "jit(f)/jvp()/while/body", "jit(f)/transpose(jvp())/while/body/checkpoint/rematted_computation"
+    stack = loop("while.1{1}", 8, f"{forward}/{primitive}", live=(2, 6), uses="  s.4, operand 0")
+    again = Buffer("g", "f32[64,64]", (4, 5), f"{scope}/mul")
+    dump = program(make, [stack._replace(shape="f32[8,64,64]"), again], "tpu")
+    (row,) = [r for r in xlamem.advise(dump).to_pylist() if r["kind"] in ("offload", "recompute")]
+    assert row["kind"] == kind
+    if kind == "recompute":
+        assert row["action"].startswith("The policy of jax.checkpoint keeps activations of the loop.")
+
+
+def test_a_loop_that_passes_on_less_than_it_stacks(make: Make) -> None:
+    """Two vectors, and each iteration stacks a matrix: recomputation keeps the vectors only."""
+    name = "jit(f)/jvp()/while"
+    carry = Buffer("while.1{1}", "f32[64]", (2, 2), name)
+    stack = Buffer("while.1{2}", "f32[8,128,64]", (2, 6), name, uses="  s.4, operand 0")
+    gradient = Buffer("g", "f32[128,64]", (4, 5), "jit(f)/transpose(jvp())/while/body/mul")
+    dump = program(make, [loop("while.1", 8, name, live=(2, 2)), carry, stack, gradient])
+    (row,) = advice(dump, "recompute")
+    assert row["lower"] < stack.size * 3 // 4 < stack.size - 8 * carry.size < row["upper"]
+
+
 @pytest.mark.parametrize(("rows", "n"), [(8, 1), (256, 0)])
 def test_chunks_of_a_loop_over_weights(rows: int, n: int, make: Make) -> None:
     """The backward pass of a chunk has its weights and gradients, which cost more than the chunks saved."""
@@ -1237,6 +1261,18 @@ def test_attention_sample_by_sample(make: Make) -> None:
     lost = MATRIX + ATTENDED.size
     assert row["upper"] == min(int(1.25 * (2 * MATRIX - ATTENDED.size)) + lost, 2 * MATRIX + lost)
     assert (row["n_buffers"], row["shape"], row["confidence"]) == (2, "f32[8,4,64,64]", "likely")
+
+
+def test_attention_of_which_a_policy_saves_the_scores(make: Make) -> None:
+    """It saves those of each part as well, so that only the gradients are sure to be smaller."""
+    saved = WEIGHTS._replace(op_name="jit(f)/jvp()/reduce_precision", live=(1, 8))
+    again = Buffer("mul.1", "f32[8]", (5, 6), f"{BACKWARD}/checkpoint/rematted_computation/mul")
+    (before,) = attention_advice(make, TOKENS, SCORES, saved, ATTENDED, ATTENTION_GRADIENT)
+    (row,) = attention_advice(make, TOKENS, SCORES, saved, ATTENDED, ATTENTION_GRADIENT, again)
+    assert row["lower"] <= 0.6 * MATRIX // 2 < before["lower"]
+    assert row["upper"] >= 2 * MATRIX
+    assert row["action"].startswith(before["action"])
+    assert "The policy of jax.checkpoint has to leave these matrices out" in row["action"]
 
 
 def test_attention_without_a_backward_pass(make: Make) -> None:

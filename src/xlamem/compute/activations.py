@@ -31,6 +31,8 @@ _WEIGHTED = rf"/(?:{_PRIMITIVE}){END}"
 """The primitives whose results are worth keeping, because they are expensive to compute again."""
 _CHECKPOINT = r"\btranspose\(.*\b(?:checkpoint|remat\d*|rematted_computation)/"
 """Op_names of the backward pass of what jax.checkpoint wraps, whether or not something is computed again."""
+_SAVED = r"/reduce_precision$"
+"""What JAX names results that a policy of jax.checkpoint saves: it rounds them."""
 _LATER = rf"{BACKWARD_NAME}|rematted_computation"
 """Op_names of the backward pass, and of what it computes again."""
 _CONTROL = {
@@ -110,6 +112,12 @@ class Activations:
     def _is_checkpointed(self) -> Mask:
         """Whether each value belongs to the backward pass of what jax.checkpoint wraps."""
         return flags_of(matching(self.op_names, _CHECKPOINT), self.op_codes)
+
+    def is_saved_by_policy(self, values: Ints) -> Mask:
+        """Return which of these values of the forward pass a policy of jax.checkpoint saves, by their names."""
+        if not self._is_checkpointed.any():
+            return np.zeros(len(values), bool)
+        return matching(source_columns(self.p, values)["op_name"], _SAVED) & (self.phase[values] == FORWARD)
 
     # -- shapes ------------------------------------------------------------------------------------
 

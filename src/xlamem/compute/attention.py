@@ -42,7 +42,12 @@ def attention_by_parts(a: Activations) -> Iterator[Intervention]:
     members = a.w.in_arena & is_alike & ((a.dimensions == length).sum(axis=1) > 1)
     only = a.w.only(a.with_slot_mates(members))
     in_flight = IN_FLIGHT * int(p.extent[largest]) // parts
-    estimate, best = (a.w.saved(Change(0, -only + np.where(only > 0, more, 0))) for more in (in_flight, 0))
+    is_saved = a.with_slot_mates(_saved_by_policy(a, members))
+    sure = a.w.only(a.with_slot_mates(members & ~is_saved)) if is_saved.any() else only
+    certain, estimate, best = (
+        a.w.saved(Change(0, -bytes_ + np.where(bytes_ > 0, more, 0)))
+        for bytes_, more in ((sure, in_flight), (only, in_flight), (only, 0))
+    )
     if parts < 2 or estimate <= 0:
         return
     function = "jax.checkpoint(f)" if a.is_training else "f"
@@ -52,8 +57,17 @@ def attention_by_parts(a: Activations) -> Iterator[Intervention]:
         f"{function}, where f gets queries, keys and values of a part. A kernel for flash attention keeps no matrix of "
         f"{length:,} by {length:,} at all."
     )
-    bounds = int(ATTENTION_LOWER * estimate), with_vmem(a.w, int(ATTENTION_UPPER * best) + a.w.lost)
+    if is_saved.any():
+        text += " The policy of jax.checkpoint has to leave these matrices out, which it saves now."
+    bounds = int(ATTENTION_LOWER * certain), with_vmem(a.w, int(ATTENTION_UPPER * best) + a.w.lost)
     yield of_values(a, "attention", np.flatnonzero(members & a.w.at_peak), Change(0, in_flight - only), bounds, text)
+
+
+def _saved_by_policy(a: Activations, members: Mask) -> Mask:
+    """Return which of these values a policy of jax.checkpoint saves, also if they are computed part by part."""
+    saved, rows = np.zeros(len(members), bool), np.flatnonzero(members)
+    saved[rows] = a.is_saved_by_policy(rows)
+    return saved
 
 
 def _matrices(a: Activations, is_stack: Mask, elements: npt.NDArray[np.float64]) -> Ints:

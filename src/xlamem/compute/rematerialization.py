@@ -47,7 +47,7 @@ def _recomputed_loop(a: LayerActivations, s: Stacks) -> Intervention:
     # At best, what is passed on is kept in half the size, and the peak is elsewhere while an iteration is recomputed:
     # neither slices of the stacks nor their copies are needed then.
     slices = s._replace(members=s.members | a.are_slices_of(s.values))
-    best = _stacked_again(a, slices, s.trips * s.carry // 2, 0)
+    best = _stacked_again(a, slices, s.trips * s.least_carry, 0)
     names = () if s.checkpointed else a.names_for(s)
     how = "Recompute the activations of the loop: scan over jax.checkpoint(body)."
     if s.checkpointed:

@@ -35,6 +35,8 @@ class Stacks(NamedTuple):
     """Number of iterations, the leading dimension of each buffer."""
     carry: int
     """Bytes that one iteration passes to the next."""
+    least_carry: int
+    """Bytes that it passes at least, if the arrays are passed on in half the size, or none is known to be."""
     recomputed: bool
     """Whether the backward pass computes parts of an iteration again, as it does if only what is passed on is kept."""
     checkpointed: bool
@@ -83,11 +85,14 @@ class LoopActivations(Activations):
         # What surrounds a loop that is computed again itself is checkpointed, which does not concern its body.
         inside &= (self.phase[loop] != RECOMPUTE) | (self._checkpointed_loops >= self._loops[loop])
         recomputed, checkpointed = (bool((m & inside).any()) for m in (self.phase == RECOMPUTE, self._is_checkpointed))
-        # What is computed again may be inside of fusions only.
-        recomputed |= checkpointed and self._keeps_what_it_passes_on(int(loop), values, trips)
-        carry = self._carry(int(loop), values, trips, by_policy=checkpointed and not recomputed)
+        passed_on = self._keeps_what_it_passes_on(int(loop), values, trips)
+        # What is computed again may be inside of fusions only, and not all that a policy leaves out is a product.
+        recomputed = (recomputed and not self._mostly_saved_by_policy(values)) or (checkpointed and passed_on)
+        by_policy = checkpointed and not recomputed
+        carry = self._carry(int(loop), values, trips, by_policy=by_policy)
+        least = min(carry // 2, self._other_bytes(int(loop), trips))
         sliced = self._sliced(values, trips) // trips
-        return Stacks(int(loop), values, members, trips, carry, recomputed, checkpointed, read, sliced)
+        return Stacks(int(loop), values, members, trips, carry, least, recomputed, checkpointed, read, sliced)
 
     def _sliced(self, stacks: Ints, trips: int) -> int:
         """Return the bytes of other arrays with this leading dimension that loops read which read these stacks."""
@@ -135,6 +140,11 @@ class LoopActivations(Activations):
         carried = int(size[in_memory].sum() if in_memory.any() and not by_policy else size.sum())
         return carried or (0 if by_policy else int(element[0]))
 
+    def _other_bytes(self, loop: int, trips: int) -> int:
+        """Return the bytes of the results of a loop that are no stacks: no more is passed on."""
+        others = (self.p.names[0] == self.p.names[0][loop]) & (self.dimensions[:, 0] != trips)
+        return int(self.p.extent[others].sum())
+
     def _other_results(self, loop: int, stacks: Ints, trips: int) -> tuple[Ints, Ints, Ints]:
         """Return the results of a loop that are no stacks, and codes that are equal for the dimensions of elements.
 
@@ -157,6 +167,11 @@ class LoopActivations(Activations):
         is_passed_on = position < np.bincount(of_others, minlength=int(code.max()) + 1)[code]
         extent = self.p.extent[stacks]
         return 2 * int(extent[is_passed_on].sum()) > int(extent.sum())
+
+    def _mostly_saved_by_policy(self, values: Ints) -> bool:
+        """Return whether a policy of jax.checkpoint saves most bytes of these values."""
+        extent = self.p.extent[values]
+        return 2 * int(extent[self.is_saved_by_policy(values)].sum()) > int(extent.sum())
 
     @cached_property
     def _loops(self) -> Ints:
