@@ -363,6 +363,29 @@ def test_an_output_computed_in_another_shape(returned: str, wanted: list[str], m
     assert [r["text"] for r in edits if r["kind"] == "outputs"] == wanted
 
 
+def test_outputs_whose_allocations_are_in_another_order(make: Callable[..., Path]) -> None:
+    """An output is the one with its index."""
+
+    def program(element_type: str, order: str, size: int) -> xlamem.Dump:
+        shapes = {"a": f"{element_type}[4,2]", "b": f"{element_type}[2,4]"}
+        allocations, records, ranges = "", [], []
+        for i, name in enumerate(order):
+            allocations += f"allocation {i}: size {size}, maybe-live-out:\n{value(i, name, size, 0, shapes[name])}"
+            position = f"  {name}\n  s.3 {{{'ab'.index(name)}}}"
+            records.append(record(i, name, add("f", shapes[name]), position))
+            ranges.append(f"{name}{{}}:0-4")
+        of_tuple = f"({shapes['a']}, {shapes['b']})"
+        allocations += f"allocation 2: size 16, output shape is |{of_tuple}|, maybe-live-out:\n"
+        allocations += value(2, "s.3{}", 16, 0, of_tuple)
+        records.append(record(2, "s.3{}", f"{of_tuple} tuple(%a, %b)"))
+        members = attacks.dump([], allocations=allocations, records=records, ranges=[*ranges, "s.3{}:3-4"])
+        return xlamem.read(make(members))
+
+    edits = xlamem.diff(program("f32", "ab", 32), program("bf16", "ba", 16)).edits.to_pylist()
+    (text,) = [r["text"] for r in edits if r["kind"] == "outputs"]
+    assert text == "2 outputs are of another element type: f32[2,4] -> bf16[2,4], f32[4,2] -> bf16[4,2]"
+
+
 @pytest.mark.parametrize("name", ["cpu-jaxlib-0.12.0-scan_while", "tpu-libtpu-0.0.50.1-v5e-host_offload"])
 def test_a_dump_with_and_without_its_live_ranges(name: str, tmp_path: Path) -> None:
     """Both are compared as if they had none: the same program has not changed, and the compiler is the same."""

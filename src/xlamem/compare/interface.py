@@ -216,6 +216,9 @@ class Interface:
         left, right = (np.delete(np.arange(len(a)), rows) for rows in at_index)
         elsewhere = in_order(shapes_a[left], shapes_b[right])
         left, right = np.delete(left, elsewhere[0]), np.delete(right, elsewhere[1])
+        # Those with the same index are the same output, whatever the order of their allocations.
+        of_index = in_order(*(text_hashes(pc.take(o.index, arrow_array(r))) for o, r in ((of_a, left), (of_b, right))))
+        left, right = (np.append(r[k], np.delete(r, k)) for r, k in zip((left, right), of_index, strict=True))
         is_array = (shapes_a[left] != 0) & (shapes_b[right] != 0)
         return a[left[is_array]], b[right[is_array]]
 
