@@ -78,7 +78,8 @@ def looped(monkeypatch: pytest.MonkeyPatch, a: list[int], b: list[int], *, in_sc
     **about: Any) -> Any:
     monkeypatch.setattr(shape_edits, "trip_counts_of", lambda p: p)
     monkeypatch.setattr(shape_edits, "_in_single_scopes", lambda c, gone: in_scopes)
-    shapes = about.pop("shapes", {})
+    shapes, names = about.pop("shapes", {}), about.pop("names", {"a": {None}, "b": {None}})
+    monkeypatch.setattr(shape_edits, "_loop_names", lambda p: names["a" if p is a else "b"])
     c = context(m=SimpleNamespace(a=a, b=b), interface=SimpleNamespace(shapes=shapes), **about)
     found = [*loops(c)]
     return [(e.text, e.claims.tolist()) for e in found], c.rows.asked
@@ -99,6 +100,14 @@ def test_loops_of_one_side(
 ) -> None:
     assert looped(monkeypatch, a, b) == ([(text, [True, False, True])], [ratios])
     assert looped(monkeypatch, a, b, in_scopes=True)[0] == []
+
+
+@pytest.mark.parametrize(("other", "claims"), [("f/while", [False] * 3), ("g/while", [True, False, True])])
+def test_loops_that_follow_from_a_dimension(other: str, claims: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same lines loop more often, as in each level of an associative scan: an argument is longer."""
+    names = {"a": {"f/while"}, "b": {"f/while", other}}
+    found, _ = looped(monkeypatch, [5], [5, 5], shapes=SHAPES, names=names)
+    assert found == [("1 loop of 5 iterations is new", claims)]
 
 
 SHAPES = {(Shape("f32", (6, 2)), Shape("f32", (8, 2))): "w", (Shape("f32", (6,)), Shape("f32", (8,))): "v"}

@@ -170,7 +170,26 @@ def loops(c: Context) -> Iterator[Edit]:
     claims = c.rows.single & c.rows.temporary | c.rows.shapes.with_ratios(
         Fraction(1, k) if gone else Fraction(k) for k in known
     )
+    if _repeats_more(c):
+        claims = c.none
     yield Edit("loops", f"{are(n, noun)} {'gone' if gone else 'new'}", claims, "names")
+
+
+def _repeats_more(c: Context) -> bool:
+    """Return whether the same lines loop on both sides and a dimension of an argument differs, from which it follows.
+
+    An associative scan, for example, has the more levels the longer its arrays are.
+    """
+    if not any(replaced_dimensions(a, b) for a, b in c.interface.shapes):
+        return False
+    return _loop_names(c.m.a) == _loop_names(c.m.b)
+
+
+def _loop_names(p: Program) -> set[str | None]:
+    """Return the op_names of loops."""
+    table = p.tables["instructions"]
+    rows = np.flatnonzero(has_opcode(p, np.arange(table.num_rows), "^while$"))
+    return set(pc.cast(pc.take(table["op_name"], rows), pa.string()).to_pylist())
 
 
 def _in_single_scopes(c: Context, *, gone: bool) -> bool:
@@ -188,9 +207,7 @@ def _in_single_scopes(c: Context, *, gone: bool) -> bool:
 
 def _loop_scopes(p: Program) -> set[str]:
     """Return the scopes, with folded layers, in which there are loops."""
-    table = p.tables["instructions"]
-    rows = np.flatnonzero(has_opcode(p, np.arange(table.num_rows), "^while$"))
-    names = pc.cast(pc.take(table["op_name"], rows), pa.string()).combine_chunks()
+    names = pa.array(sorted(_loop_names(p), key=str), pa.string())
     return {scope or "" for scope in scopes(names, fold=True).to_pylist()}
 
 
