@@ -462,6 +462,15 @@ def test_temporaries_in_outputs_may_fit_elsewhere(platform: str, upper: int, mak
     assert (row["confidence"], row["upper"]) == ("likely", pytest.approx(upper, rel=0.02))
 
 
+def test_temporaries_that_nearly_fill_an_output(make: Make) -> None:
+    """Little is saved for certain, and a copy of the argument may take that. There may be free space elsewhere."""
+    y = output("y", "f32[128,256]", more=value(9, "t", 112 * KIB, 0, "f32[112,256]"))
+    x = argument("x", "f32[128,256]", 0, uses="  s.1, operand 0")
+    dump = program(make, [x, y, Buffer("h", "f32[128,256]", (0, 7), "jit(f)/tanh")], ranges=["t{}:2-5"])
+    (row,) = advice(dump, "donate")
+    assert (row["lower"], row["upper"], row["confidence"]) == (0, 128 * KIB, "try")
+
+
 @pytest.mark.parametrize(("is_lent", "room"), [(False, 0), (True, 64 * KIB)])
 def test_room_in_outputs(is_lent: bool, room: int, make: Make) -> None:
     """Where the compiler puts no temporaries into an output, smaller ones do not get there either."""
@@ -1197,6 +1206,13 @@ def test_a_large_product_after_the_logits(make: Make) -> None:
     head = Buffer("dot.3", "f32[8,64,64]", (3, 4), FORWARD)
     assert len(loss_advice(make, LOGITS, SOFTMAX, head)) == 1
     assert loss_advice(make, LOGITS, SOFTMAX, head._replace(shape="f32[8,64,128]")) == []
+
+
+@pytest.mark.parametrize(("trips", "n"), [(8, 0), (5, 1)])
+def test_what_a_loop_stacks_is_no_logits(trips: int, n: int, make: Make) -> None:
+    """Its first dimension is the number of iterations, which are no samples."""
+    stack = loop("while.1{1}", trips, "jit(f)/jvp()/while", live=(2, 6))._replace(shape=LOGITS.shape)
+    assert len(loss_advice(make, HIDDEN, LOGITS, SOFTMAX, stack)) == n
 
 
 def test_logits_without_weights_of_their_classes(make: Make) -> None:

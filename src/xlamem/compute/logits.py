@@ -14,6 +14,7 @@ from .columns import Ints, Mask, flags_of
 from .interventions import Intervention
 from .origins import has_opcode, uses_of
 from .program import distinct_rows
+from .stacks import LoopActivations
 from .what_if import Change
 
 LOSS_LOWER, LOSS_UPPER = 0.7, 1.15
@@ -40,7 +41,7 @@ class Logits(NamedTuple):
     """Bytes of the gradient of the weights, to which each chunk adds."""
 
 
-def chunked_losses(a: Activations) -> Iterator[Intervention]:
+def chunked_losses(a: LoopActivations) -> Iterator[Intervention]:
     """Compute logits and loss of a chunk of the samples at a time."""
     logits = _logits(a) if len(uses_of(a.p)[0]) else None
     if logits is None:
@@ -62,7 +63,7 @@ def chunked_losses(a: Activations) -> Iterator[Intervention]:
     yield of_values(a, "loss", values, change, bounds, text)
 
 
-def _logits(a: Activations) -> Logits | None:
+def _logits(a: LoopActivations) -> Logits | None:
     """Return the logits, or None if it cannot be told what they are.
 
     They are found by what follows, since the product that computes them may be fused and have another name.
@@ -72,6 +73,9 @@ def _logits(a: Activations) -> Logits | None:
     has_own_name = (p.op_names(np.arange(len(start)))[0] >= 0) & ~has_opcode(p, p.instruction_row, "^copy")
     forward = np.flatnonzero((a.phase == FORWARD) & has_own_name & (start >= 0))
     forward = forward[~a.is_backward[np.minimum(start[forward], len(a.is_backward) - 1)]]
+    stacked = np.zeros(len(start), bool)
+    for stacks in a.stacks:
+        stacked |= stacks.members
     for value in _largest(dimensions[forward], p.extent[forward]):
         value = forward[value]
         alike = dimensions == dimensions[value]
@@ -79,7 +83,8 @@ def _logits(a: Activations) -> Logits | None:
         later = forward[(start[forward] > first) & ~alike[forward]]
         is_last = int(p.extent[later].max(initial=0)) <= p.extent[value] // SMALL_HEAD
         products = np.unique(p.instruction_row[alike & flags_of(a.is_forward_product, p.instruction_row)])
-        if is_last and len(products) <= 1 and not _is_read_by_product(a, alike):
+        # What a loop stacks has a dimension of iterations, which are no samples.
+        if is_last and len(products) <= 1 and not stacked[alike].any() and not _is_read_by_product(a, alike):
             return _split(a, value) if (alike & a.w.at_peak).any() else None
     return None
 
