@@ -29,6 +29,8 @@ Confidence = Literal["exact", "likely", "try"]
 DONATION_LOWER, DONATION_LOWER_IF_MOVED, DONATION_UPPER, DONATION_MARGIN = 0.7, 0.4, 1.05, 0.005
 """Multiples of the estimate of a donation that are its bounds (lower if temporaries have to leave the outputs), and the
 share of the temporaries by which both may err."""
+MAX_COPIED = 1 / 3
+"""Maximum share of donated arrays of which XLA keeps a copy without need, where temporaries are in the outputs."""
 MARGIN = 0.02
 """Share of the temp allocations by which packing may change."""
 MIN_SHARE = 0.01
@@ -222,7 +224,10 @@ def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe
     slots = len(output) * (TPU_SLOT if is_tpu else 0)
     low = DONATION_LOWER_IF_MOVED if change.levels.any() else DONATION_LOWER
     lower, upper = int(low * sure) - margin - slots, int(DONATION_UPPER * best) + min(margin, best // 2)
-    if w.p.tables.platform == "cpu" and lower > 0:
+    if not is_tpu and change.levels.any():
+        # Copies of arguments, which only some programs need, may take as much as is saved.
+        lower = min(lower, sure + int(MAX_COPIED * certain.fixed))
+    if w.p.tables.platform == "cpu" and (lower > 0 or upper >= MIN_SHARE * w.total):
         # The compiler may find free space elsewhere for the temporaries that are in these outputs now.
         upper = max(upper, -certain.fixed)
     if is_tpu:
