@@ -334,7 +334,7 @@ def test_nodes_and_edges(make: Make) -> None:
 
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])
 def test_arguments_and_outputs_halve_as_well(platform: str, make: Make) -> None:
-    """They are larger than the temporaries, which alone limit what moves to VMEM."""
+    """They are larger than the temporaries, which alone limit what moves to VMEM, and what another schedule costs."""
     dump = program(
         make,
         [
@@ -345,8 +345,9 @@ def test_arguments_and_outputs_halve_as_well(platform: str, make: Make) -> None:
         platform,
     )
     (row,) = advice(dump, "batch")
-    half = 64 * (1024 + 1024 + 128) * 4 // 2
-    assert (row["lower"], row["upper"]) == (int(0.6 * half), half + 64 * 128 * 4 // 2)
+    half, temporary = 64 * (1024 + 1024 + 128) * 4 // 2, 64 * 128 * 4
+    rescheduled = temporary // 20 if platform == "tpu" else 0
+    assert (row["lower"], row["upper"]) == (int(0.6 * half) - rescheduled, half + temporary // 2)
 
 
 @pytest.mark.parametrize("trips", [2, 64])
@@ -359,6 +360,14 @@ def test_what_is_left_of_a_large_buffer_may_move_to_vmem(trips: int, make: Make)
     x, other = argument("x", "f32[1024,8]{1,0:T(8,128)}", 0), Buffer("g", "f32[1024,1024]", (8, 9))
     (row,) = advice(program(make, [x, loop("while.1", trips), stack, other], "tpu"), "batch")
     assert row["upper"] >= stack.size + other.size if trips == 2 else row["upper"] < 0.9 * stack.size
+
+
+def test_what_is_left_of_several_buffers_may_move_to_vmem(make: Make) -> None:
+    """Of four caches of 31 MiB, half the batch leaves 62 MiB, which fit into VMEM."""
+    caches = [Buffer(f"h.{i}", "f32[1024,8000]", (0, 7), "jit(f)/while/body/gather") for i in range(4)]
+    x = argument("x", "f32[1024,8]{1,0:T(8,128)}", 0)
+    (row,) = advice(program(make, [x, loop("while.1", 5), *caches], "tpu"), "batch")
+    assert row["upper"] >= 4 * caches[0].size
 
 
 def test_the_buffer_of_a_row_has_its_scope(make: Make) -> None:

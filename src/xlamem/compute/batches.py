@@ -14,7 +14,7 @@ from .aliasing import is_partitioned, outputs_of
 from .bounds import of_values, with_vmem
 from .buffer_names import buffer_names, trip_counts_of
 from .columns import Ints, Mask, encoded, ints
-from .interventions import RESCHEDULED, Intervention, argument_names
+from .interventions import RESCHEDULED, Intervention, argument_names, rescheduled_at_worst
 from .layers import LayerActivations
 from .layout import DONATED, LIVE_OUT, PARAMETER, TEMP, TEMP_IN_OUTPUT
 from .op_names import matching
@@ -234,9 +234,10 @@ def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
         text += f" {NOT_INDEPENDENT if is_coupled else ACCUMULATION}"
     lower = 0 if batch.is_shared else int(BATCH_LOWER * w.saved(change))
     has_samples = len(rows) > 0 or (not a.is_training and _has_activations(a, size))
-    if p.tables.platform == "tpu" and w.saved(change) < MIN_BATCH_SHARE * w.total:
-        # The compiler schedules the program anew, which may need more temporaries than the batch saves.
-        lower -= int(RESCHEDULED * w.peak)
+    if p.tables.platform == "tpu":
+        # The compiler schedules the program anew, which may need more temporaries than a small part of them saves.
+        is_small = w.saved(change) < MIN_BATCH_SHARE * w.total
+        lower -= int(RESCHEDULED * w.peak) if is_small else rescheduled_at_worst(w, lower)
     bounds = lower, upper if has_samples else 0
     values = np.union1d(rows, batch.values)
     found = of_values(a, "batch", values, change, bounds, text)

@@ -13,7 +13,7 @@ from .what_if import Change, WhatIf
 VMEM, VMEM_SHARE = 64 << 20, 0.4
 """Bytes, and the share of an estimate, that may move from a TPU's main memory to its VMEM.
 
-Where half of what is in VMEM, or of a buffer that shrinks, is more than this share, that may move.
+Where half of what is in VMEM, or of the buffers that shrink, is more than this share, that may move.
 """
 VMEM_COLOR = 1
 
@@ -21,14 +21,14 @@ VMEM_COLOR = 1
 def with_vmem(w: WhatIf, estimate: int, halved: Ints | None = None) -> int:
     """Return an upper bound for activations that shrink: on a TPU, some of the others may then move to VMEM.
 
-    So may what is left of the largest of the values that become half as large.
+    So may what is left of the values that become half as large.
     """
     if w.p.tables.platform != "tpu":
         return min(estimate, w.arena_bytes)
     is_vmem = np.array([space.color == VMEM_COLOR for space in w.p.spaces], bool)[w.p.space_of_allocation]
     room = int(w.p.allocation_size[is_vmem & (w.p.category == TEMP)].sum()) // 2
     halves = (w.p.extent[[] if halved is None else halved] + 1) // 2
-    room = max(room, int(halves[halves <= VMEM].max(initial=0)))
+    room = max(room, int(halves[halves <= VMEM].sum()))
     return min(estimate + min(VMEM, max(room, int(VMEM_SHARE * estimate))), w.arena_bytes)
 
 

@@ -233,7 +233,7 @@ def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe
     if is_tpu:
         # The compiler schedules the program anew, which may need fewer temporaries, or more.
         upper += _rescheduled(w, upper)
-        lower -= min(int(RESCHEDULED / 2 * w.peak), max(lower, 0) // 3, MAX_RESCHEDULED)
+        lower -= rescheduled_at_worst(w, lower)
     confidence: Confidence = "likely" if lower > 0 else "try"
     error = w.arena_bytes + max(slots, MIN_SLOTS * TPU_SLOT if is_tpu else 0)
     if safe.all() and not copied and error < MARGIN * estimate and not change.levels.any():
@@ -251,6 +251,11 @@ def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe
 def _rescheduled(w: WhatIf, upper: int) -> int:
     """Return the bytes that a TPU program may save in addition to a bound, because it is scheduled anew."""
     return min(int(RESCHEDULED * w.peak), upper // 2, MAX_RESCHEDULED)
+
+
+def rescheduled_at_worst(w: WhatIf, lower: int) -> int:
+    """Return the bytes by which a TPU program that is scheduled anew may save less than a bound."""
+    return min(int(RESCHEDULED / 2 * w.peak), max(lower, 0) // 3, MAX_RESCHEDULED)
 
 
 def _copied_again(w: WhatIf, parameter: Ints, output: Ints) -> int:
