@@ -95,6 +95,13 @@ def test_arguments_are_split_into_their_parts() -> None:
     assert shown == {"params": ["['a/b']", "['c']"], "jit/layer_0/mlp": []}
 
 
+def test_classes_are_no_parts_of_arguments() -> None:
+    """Equinox has scopes such as `eqx.nn.MLP`. Whether another one is inside makes no difference."""
+    names = ["eqx.nn.LayerNorm", "eqx.nn.Conv*d", "eqx.nn.MLP/eqx.nn.Linear", "state.mu", "state.nu"]
+    root = compute.scope_tree([{"scope": name, "bytes": 100, "n": 1} for name in names])
+    assert [*root.children] == ["eqx.nn.LayerNorm", "eqx.nn.Conv*d", "eqx.nn.MLP", "state"]
+
+
 def test_a_scope_with_buffers_of_its_own() -> None:
     sizes = {"a": (60, 3), "a/b": (40, 1), "c": (9, 1)}
     rows = [{"scope": scope, "bytes": size, "n": n} for scope, (size, n) in sizes.items()]

@@ -23,6 +23,7 @@ from xlamem.compute.program import program as compute_program
 from xlamem.compute.removal import saving_of
 from xlamem.compute.tree import NO_SCOPE, path_of
 from xlamem.input.find import Source
+from xlamem.page import scopes_model
 from xlamem.page.findings_model import N_DIAGNOSTICS
 
 SCHEMA = json.loads(resources.files("xlamem.page").joinpath("report.schema.json").read_text("utf-8"))
@@ -315,3 +316,9 @@ def test_every_sentence_ends(source: Source) -> None:
     for sentence in (verdict["headline"], *verdict["decided_by"], verdict["first_step"], *program["folded"]):
         assert re.fullmatch(r"[A-Z0-9].*\.", sentence), sentence
         assert "None" not in sentence
+
+
+def test_scopes_are_split_like_those_of_screens() -> None:
+    names = ["eqx.nn.LayerNorm", "eqx.nn.MLP/relu", "state.mu", "params['a/b'][0].w", "h[12]/attn", "x"]
+    found = scopes_model._paths(pa.array(names)).to_pylist()
+    assert [tuple(path.split(scopes_model.SEPARATOR)) for path in found] == [path_of(name) for name in names]

@@ -27,6 +27,8 @@ N_LARGE = 4
 
 ARGUMENT_PARTS = re.compile(r"\[[^\]]*\]?|\.?[^\[.]+")
 """The parts of the name of an argument: `params['layers'][3].w` consists of four."""
+CLASS_SCOPE = re.compile(r"^[^\[\]/]*\.[A-Z][\w*]*$")
+"""A scope with the name of a class, such as `eqx.nn.LayerNorm`. Arguments have names that begin with a small letter."""
 
 
 @dataclass(eq=False, repr=False)
@@ -94,7 +96,7 @@ def _path(row: dict[str, Any]) -> tuple[str, ...]:
 
 def path_of(scope: str) -> tuple[str, ...]:
     """Return the components of a scope, or the parts of the name of an argument."""
-    is_path = "/" in scope and "['" not in scope
+    is_path = ("/" in scope and "['" not in scope) or CLASS_SCOPE.search(scope)
     return tuple(scope.split("/") if is_path else ARGUMENT_PARTS.findall(scope)) or (scope,)
 
 

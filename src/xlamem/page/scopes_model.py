@@ -10,7 +10,7 @@ import pyarrow as pa
 from .. import kernels as pc
 from ..compute.columns import Ints, encoded, take
 from ..compute.op_names import scopes
-from ..compute.tree import ARGUMENT_PARTS, NO_SCOPE
+from ..compute.tree import ARGUMENT_PARTS, CLASS_SCOPE, NO_SCOPE
 from .model import Scopes
 from .texts import numbered
 
@@ -46,6 +46,7 @@ def _paths(texts: pa.Array) -> pa.Array:
     """Return scopes, and names of arguments, with separators between their components (see `tree.path_of`)."""
     texts = pc.replace_substring(texts, SEPARATOR, " ")
     is_path = pc.and_(pc.match_substring(texts, "/"), pc.invert(pc.match_substring(texts, "['")))
+    is_path = pc.or_(is_path, pc.match_substring_regex(texts, CLASS_SCOPE.pattern))
     split = pc.replace_substring_regex(texts, rf"({ARGUMENT_PARTS.pattern})", rf"\1{SEPARATOR}")
     split = pc.if_else(pc.equal(split, texts), texts, pc.utf8_rtrim(split, SEPARATOR))
     return pc.if_else(is_path, pc.replace_substring(texts, "/", SEPARATOR), split)
