@@ -71,6 +71,19 @@ def test_constants(a: int, b: int, n: int) -> None:
         assert found[0].text == f"constants take {'64.00 KiB' if b else '0 B'} instead of {'64.00 KiB' if a else '0 B'}"
 
 
+def test_calls_of_checkpoint_in_a_library() -> None:
+    """The line of the model that calls the library counts, if there is one."""
+    frames = pa.table({
+        "id": [1, 2, 3], "parent": [0, 1, 0],
+        "file": ["/m/model.py", "/x/site-packages/flax/lib.py", "/x/site-packages/a.py"], "function": ["block", "wrapped", "run"], "line": [7, 153, 9],
+    })  # fmt: skip
+    calls = np.array([True, True, False])
+    names: Any = SimpleNamespace(frames=np.array([2, 3, 1]), instructions=lambda pattern: calls)
+    p: Any = SimpleNamespace(tables={"frames": frames})
+    found = program_edits._checkpointed_calls(p, names)
+    assert found == {("/m/model.py", "block"): "model.py:7", ("/x/site-packages/a.py", "run"): "a.py:9"}
+
+
 # -- loops ---------------------------------------------------------------------------------------
 
 

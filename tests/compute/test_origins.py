@@ -777,6 +777,7 @@ ARGUMENTS = ("params['w']", "layers[3]", "a[3].w", "p['a/b'].c", "p['a[x=1]/b']"
         ("jit(f)/while/body/closed_call/jvp(mlp)/mul;jvp(attn)/broadcast_in_dim", "mlp"),
         ("jit(f)/while/body/closed_call/attn/ab->ba/transpose;mlp/transpose", "attn/ab->ba"),
         ("jit(f)/a;b,c/;/add", "a;b,c/;"),
+        ("jit(f)/transpose(jvp(vmap(jvp(vmap()))))/checkpoint/vmap(nn.MLP)/nn.Linear/dot_general", "nn.MLP/nn.Linear"),
         ("jit(f)/(transpose(jvp())/scatter-add:jvp(jit(log_softmax))/sub:jvp(jit(take))/gather)", "scatter-add"),
         ("jit(f)/transpose(jvp())/while/body/closed_call/checkpoint/layer_1/(dot_general:mul)", "layer_1"),
         ("p['a;jit(b']", "p['a;jit(b']"),

@@ -12,11 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from .. import kernels as pc
+from ..compute.callers import callers_outside
 from ..compute.columns import Ints, arrow_array, encoded, groups_of, ints, take
 from ..compute.layout import CONSTANT
 from ..compute.op_names import CALL, MOVE, PARAMETERS, ends_in_move, folded_paths, layers_by_scope
 from ..compute.program import Program
 from ..formatting import count, plain_shape, size
+from ..parse.arrays import row_of
 from .compiler import (
     OTHER_FORMAT,
     changed_flags,
@@ -229,10 +231,15 @@ def _lines_of(around: dict[str, set[str]], lines: Counter[str]) -> Counter[str]:
 
 
 def _checkpointed_calls(p: Program, names: Names) -> dict[tuple[str, str], str]:
-    """Return file and line of the calls of functions with `jax.checkpoint`, by file and calling function."""
-    frames = np.unique(names.frames[names.instructions(CHECKPOINTED_CALL)])
+    """Return file and line of the calls of functions with `jax.checkpoint`, by file and calling function.
+
+    A library may wrap them: its caller outside of libraries counts.
+    """
     table = p.tables["frames"]
-    rows = pc.filter(table, pc.is_in(table["id"], pa.array(frames))).select(("file", "function", "line")).to_pylist()
+    row = row_of(ints(table, "id"), np.unique(names.frames[names.instructions(CHECKPOINTED_CALL)]))
+    caller = take(callers_outside(table), row)
+    calls = np.unique(np.where(caller >= 0, caller, row)[row >= 0])
+    rows = pc.take(table.select(("file", "function", "line")), arrow_array(calls)).to_pylist()
     return {(r["file"], r["function"]): f"{r['file'].rpartition('/')[2]}:{r['line']}" for r in rows if r["file"]}
 
 

@@ -18,7 +18,7 @@ _WRAPPERS = (
     r"\b(?:p?jit|transpose|jvp|vmap|pmap|remat|rematted_computation|checkpoint|custom_jvp|custom_vjp|shard_map|named)"
     r"\(([^()]*)\)"
 )
-_WRAPPER_DEPTH = 4
+_WRAPPER_DEPTH = 16
 """Maximum depth of nested wrappers that are removed, as in transpose(jvp(jit(f)))."""
 
 _WRAPPER = r"(?:(?:transpose|jvp|vmap|pmap|remat\d*|checkpoint|custom_jvp|custom_vjp|shard_map|named|pjit)\()"
@@ -97,7 +97,9 @@ def _without_parameters(names: pa.Array) -> pa.Array:
 def _without_wrappers(text: pa.Array) -> pa.Array:
     text = _first(text)
     for _ in range(_WRAPPER_DEPTH):
-        text = pc.replace_substring_regex(text, _WRAPPERS, r"\1")
+        wrapped, text = text, pc.replace_substring_regex(text, _WRAPPERS, r"\1")
+        if text.equals(wrapped):
+            break
     text = pc.replace_substring_regex(text, r"/{2,}", "/")
     text = _without_repeats(pc.replace_substring_regex(text, r"^/", ""))
     return pc.replace_substring_regex(text, rf"(^|/)(?:{_BETWEEN}/)+([^/])", r"\1\2")
