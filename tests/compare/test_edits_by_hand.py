@@ -74,8 +74,8 @@ def test_constants(a: int, b: int, n: int) -> None:
 def test_calls_of_checkpoint_in_a_library() -> None:
     """The line of the model that calls the library counts, if there is one."""
     frames = pa.table({
-        "id": [1, 2, 3], "parent": [0, 1, 0],
-        "file": ["/m/model.py", "/x/site-packages/flax/lib.py", "/x/site-packages/a.py"], "function": ["block", "wrapped", "run"], "line": [7, 153, 9],
+        "id": [1, 2, 3], "parent": [0, 1, 0], "line": [7, 153, 9], "function": ["block", "wrapped", "run"],
+        "file": ["/m/model.py", "/x/site-packages/flax/lib.py", "/x/site-packages/a.py"],
     })  # fmt: skip
     calls = np.array([True, True, False])
     names: Any = SimpleNamespace(frames=np.array([2, 3, 1]), instructions=lambda pattern: calls)
