@@ -224,12 +224,12 @@ def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe
     slots = len(output) * (TPU_SLOT if is_tpu else 0)
     low = DONATION_LOWER_IF_MOVED if change.levels.any() else DONATION_LOWER
     lower, upper = int(low * sure) - margin - slots, int(DONATION_UPPER * best) + min(margin, best // 2)
-    if not is_tpu and change.levels.any():
-        # Copies of arguments, which only some programs need, may take as much as is saved.
-        lower = min(lower, sure + int(MAX_COPIED * certain.fixed))
     if w.p.tables.platform == "cpu" and (lower > 0 or upper >= MIN_SHARE * w.total):
         # The compiler may find free space elsewhere for the temporaries that are in these outputs now.
         upper = max(upper, -certain.fixed)
+    if not is_tpu and change.levels.any():
+        # Copies of arguments, which only some programs need, may take as much as is saved.
+        lower = min(lower, sure + int(MAX_COPIED * certain.fixed))
     if is_tpu:
         # The compiler schedules the program anew, which may need fewer temporaries, or more.
         upper += _rescheduled(w, upper)
