@@ -57,6 +57,8 @@ def attention_by_parts(a: Activations) -> Iterator[Intervention]:
         f"{function}, where f gets queries, keys and values of a part. A kernel for flash attention keeps no matrix of "
         f"{length:,} by {length:,} at all."
     )
+    if _has_bias(a, is_alike, length):
+        text += " If a bias is added to the scores, f has to compute it for its part as well."
     if is_saved.any():
         text += " The policy of jax.checkpoint has to leave these matrices out, which it saves now."
     bounds = int(ATTENTION_LOWER * certain), with_vmem(a.w, int(ATTENTION_UPPER * best) + a.w.lost)
@@ -68,6 +70,18 @@ def _saved_by_policy(a: Activations, members: Mask) -> Mask:
     saved, rows = np.zeros(len(members), bool), np.flatnonzero(members)
     saved[rows] = a.is_saved_by_policy(rows)
     return saved
+
+
+def _has_bias(a: Activations, is_alike: Mask, length: int) -> bool:
+    """Return whether a product of the forward pass computes as many numbers as there are weights of attention.
+
+    Its result is no matrix of all pairs of positions in its last dimensions, as the scores are.
+    """
+    rank = (a.dimensions > 0).sum(axis=1)
+    rows = np.arange(len(rank))
+    last, before = (a.dimensions[rows, np.maximum(rank - i, 0)] for i in (1, 2))
+    others = is_alike & ~((last == length) & (before == length))
+    return bool(flags_of(a.is_forward_product, a.p.instruction_row[others]).any())
 
 
 def _matrices(a: Activations, is_stack: Mask, elements: npt.NDArray[np.float64]) -> Ints:
