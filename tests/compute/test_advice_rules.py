@@ -1300,7 +1300,10 @@ def test_attention_of_which_a_policy_saves_the_scores(make: Make) -> None:
     assert "The policy of jax.checkpoint has to leave these matrices out" in row["action"]
 
 
-@pytest.mark.parametrize(("shape", "n"), [("f32[8,64,64,4]", 1), ("f32[8,4,64,64]", 0), ("f32[8,64,64,2]", 0)])
+@pytest.mark.parametrize(
+    ("shape", "n"),
+    [("f32[8,64,64,4]", 1), ("f32[32768,4]", 1), ("f32[8,4,64,64]", 0), ("f32[8,64,64,2]", 0), ("f32[8,64,256]", 0)],
+)
 def test_attention_with_a_bias_for_each_pair(shape: str, n: int, make: Make) -> None:
     """Computed by a product of features of pairs, it is as large as the scores."""
     bias = Buffer("dot.0", shape, (0, 1), FORWARD)

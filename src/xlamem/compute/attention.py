@@ -80,8 +80,16 @@ def _has_bias(a: Activations, is_alike: Mask, length: int) -> bool:
     rank = (a.dimensions > 0).sum(axis=1)
     rows = np.arange(len(rank))
     last, before = (a.dimensions[rows, np.maximum(rank - i, 0)] for i in (1, 2))
-    others = is_alike & ~((last == length) & (before == length))
+    # The pairs may be one dimension. Hidden activations can be as large by chance.
+    of_pairs = ((a.dimensions == length).sum(axis=1) > 1) | _has_multiple(a.dimensions, length**2)
+    others = is_alike & of_pairs & ~((last == length) & (before == length))
     return bool(flags_of(a.is_forward_product, a.p.instruction_row[others]).any())
+
+
+def _has_multiple(dimensions: Ints, number: int) -> Mask:
+    """Return which rows have a multiple of a number."""
+    found: Mask = ((dimensions > 0) & (dimensions % number == 0)).any(axis=1)
+    return found
 
 
 def _matrices(a: Activations, is_stack: Mask, elements: npt.NDArray[np.float64]) -> Ints:
