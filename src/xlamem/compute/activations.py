@@ -117,7 +117,8 @@ class Activations:
         """Return which of these values of the forward pass a policy of jax.checkpoint saves, by their names."""
         if not self._is_checkpointed.any():
             return np.zeros(len(values), bool)
-        return matching(source_columns(self.p, values)["op_name"], _SAVED) & (self.phase[values] == FORWARD)
+        saved: Mask = matching(source_columns(self.p, values)["op_name"], _SAVED) & (self.phase[values] == FORWARD)
+        return saved
 
     # -- shapes ------------------------------------------------------------------------------------
 

@@ -38,7 +38,8 @@ def attention_by_parts(a: Activations) -> Iterator[Intervention]:
     dimensions = a.dimensions[largest][a.dimensions[largest] > 0]
     length, others = int(dimensions[-1]), dimensions[int(is_stack[largest]) : -2].tolist()
     parts = max(largest_divisor(n, MAX_PARTS) for n in others)
-    is_alike = np.isin([a.elements, of_iteration], [a.elements[largest], of_iteration[largest]]).any(axis=0)
+    sizes = [a.elements[largest], of_iteration[largest]]
+    is_alike: Mask = np.isin(a.elements, sizes) | np.isin(of_iteration, sizes)
     members = a.w.in_arena & is_alike & ((a.dimensions == length).sum(axis=1) > 1)
     only = a.w.only(a.with_slot_mates(members))
     in_flight = IN_FLIGHT * int(p.extent[largest]) // parts
