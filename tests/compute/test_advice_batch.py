@@ -1,0 +1,369 @@
+"""Advice on the batch and on element types, on small programs like ones that were recompiled."""
+
+from __future__ import annotations
+
+import pytest
+from advice_programs import KIB, Buffer, Make, advice, argument, loop, output, program
+from attacks import value
+
+import xlamem
+from xlamem.compute.layers import LayerActivations
+from xlamem.compute.program import program as program_of
+from xlamem.compute.what_if import WhatIf
+
+# -- batch ---------------------------------------------------------------------------------------
+
+
+def test_the_number_of_layers_is_no_batch(make: Make) -> None:
+    """A decoder scans over 12 layers of weights and of a cache; the batch is 8."""
+    dump = program(
+        make,
+        [
+            argument("params['w']", "f32[12,64,16]", 0),
+            argument("tok", "f32[8]", 1),
+            argument("cache", "f32[12,8,32,16]", 2),
+            output("out", "f32[12,8,32,16]"),
+            loop("while.1", 12),
+            Buffer("c", "f32[12,8,32,16]", op_name="jit(f)/while/body/copy"),
+            Buffer("h", "f32[8,512]", op_name="jit(f)/while/body/tanh"),
+        ],
+    )
+    (row,) = advice(dump, "batch")
+    assert (row["argument"], row["action"]) == ("tok", "Halve the batch of `tok` (8 to 4).")
+    half = (3 * 12 * 8 * 32 * 16 + 8 * 512) * 4 // 2
+    assert half // 2 < row["lower"] <= half <= row["upper"]
+
+
+def test_a_batch_after_the_number_of_micro_batches(make: Make) -> None:
+    """Gradients are accumulated over 8 micro-batches of 64, which are read slice by slice."""
+    read = Buffer("slice", "f32[1,64,16]", (2, 3), "jit(f)/while/body/jvp()/dynamic_slice", "dynamic-slice(%g)")
+    positions = "  p.0\n  init {0}\n  while.1 {0}"
+    dump = program(
+        make,
+        [
+            argument("xs", "f32[8,64,16]", 0, positions=positions, uses="  slice, operand 0"),
+            loop("while.1", 8),
+            read,
+            Buffer("h", "f32[64,128]", (3, 5), "jit(f)/while/body/jvp()/tanh"),
+            Buffer("g", "f32[64,128]", (4, 5), "jit(f)/while/body/transpose(jvp())/mul"),
+        ],
+    )
+    (row,) = advice(dump, "batch")
+    assert row["action"].startswith("Halve the batch of `xs` (64 to 32).")
+
+
+def test_the_batch_of_a_training_step_of_tensorflow(make: Make) -> None:
+    """Only the names of its backward pass tell that it trains: what it updates are weights, not the batch."""
+    updated = "parameter 2, shape |f32[128,128]| at ShapeIndex {}, maybe-live-out:"
+    dump = program(
+        make,
+        [
+            argument("XLA_Args", "f32[64,128]", 0),
+            argument("XLA_Args", "f32[64]", 1),
+            argument("XLA_Args", "f32[128,128]", 2)._replace(allocation=updated),
+            Buffer("h", "f32[64,128]", (1, 6), "dense/Relu"),
+            Buffer("g", "f32[64,128]", (4, 6), "gradient_tape/dense/ReluGrad"),
+        ],
+    )
+    (row,) = advice(dump, "batch")
+    assert row["action"].startswith("Halve the batch of `parameter 0` (64 to 32).")
+    kinds = {r["op_name"]: (r["phase"], r["kind"]) for r in xlamem.live_set(dump, 5).to_pylist()}
+    assert kinds["gradient_tape/dense/ReluGrad"] == ("backward", "gradient")
+
+
+def test_types_of_a_training_step_of_tensorflow(make: Make) -> None:
+    """Any temporary without the name of the backward pass may belong to the forward pass, which has no names."""
+    g = Buffer("g", "f32[64,128]", (4, 6), "gradient_tape/dense/ReluGrad")
+    dump = program(make, [Buffer("h", "f32[64,128]", (1, 6), "dense/Relu"), g], platform="tpu")
+    (row,) = advice(dump, "dtype")
+    assert row["n_buffers"] == 2
+
+
+def test_as_many_samples_as_layers(make: Make) -> None:
+    """A batch is not read slice by slice, although a loop has as many iterations."""
+    dump = program(
+        make,
+        [
+            argument("tokens", "f32[8,32]", 0),
+            loop("while.1", 8, "jit(f)/jvp()/while"),
+            Buffer("h", "f32[8,512]", (3, 5), "jit(f)/jvp()/tanh"),
+            Buffer("g", "f32[8,512]", (4, 5), "jit(f)/transpose(jvp())/mul"),
+        ],
+    )
+    (row,) = advice(dump, "batch")
+    assert row["action"].startswith("Halve the batch of `tokens` (8 to 4).")
+
+
+def test_as_many_samples_as_layers_in_stacks(make: Make) -> None:
+    """The loop over 8 layers stacks activations of 8 samples. Samples have the first dimensions of such activations."""
+    stack = loop("while.1{1}", 8, "jit(f)/jvp()/while")._replace(shape="f32[8,8,32,64]", live=(3, 6))
+    dump = program(
+        make,
+        [
+            argument("params", "f32[8,64,64]", 0),
+            argument("x", "f32[8,32,64]", 1),
+            stack,
+            Buffer("g", "f32[8,32,64]", (6, 7), "jit(f)/transpose(jvp())/mul"),
+        ],
+    )
+    (row,) = advice(dump, "batch")
+    assert row["action"].startswith("Halve the batch of `x` (8 to 4).")
+
+
+@pytest.mark.parametrize(("n", "confidence"), [(2, "try"), (6, "likely")])
+def test_as_many_samples_as_experts(n: int, confidence: str, make: Make) -> None:
+    """What experts compute has their number first, which does not halve with the batch."""
+    dump = program(
+        make,
+        [
+            argument("w", f"f32[{n},64,128]", 0, uses="  w.new, operand 0"),
+            argument("x", "f32[2,32,64]", 1),
+            output("w.new", f"f32[{n},64,128]"),
+            Buffer("h", "f32[2,512,128]", (3, 8), "jit(f)/jvp()/tanh"),
+            Buffer("g", "f32[2,512,128]", (6, 8), "jit(f)/transpose(jvp())/mul"),
+        ],
+    )
+    (row,) = advice(dump, "batch")
+    assert (row["argument"], row["confidence"], row["lower"] > 0) == ("x", confidence, confidence == "likely")
+
+
+def test_as_many_samples_as_layers_with_weights(make: Make) -> None:
+    """Gradients of stacked weights have the number of layers first, which does not halve with the batch."""
+    kept = Buffer("h", "f32[8,8,64]", (0, 8), "jit(f)/jvp()/while/body/tanh")
+    gradients = Buffer("g", "f32[8,128,64]", (6, 8), "jit(f)/transpose(jvp())/while/body/dot_general")
+    weights = [argument("w", "f32[8,128,64]", 0, uses="  w.new, operand 0"), output("w.new", "f32[8,128,64]")]
+    dump = program(make, [*weights, argument("x", "f32[8,64]", 1), loop("while.1", 8), kept, gradients])
+    (row,) = advice(dump, "batch")
+    half = (8 * 8 * 64 + 8 * 64) * 4 // 2
+    assert (row["argument"], row["lower"]) == ("x", int(0.6 * half))
+
+
+@pytest.mark.parametrize(("is_training", "views"), [(False, 1), (True, 1), (True, 2)])
+def test_pairs_of_samples_fall_to_a_quarter(is_training: bool, views: int, make: Make) -> None:
+    """The similarities of a contrastive loss, 256 by 256, became 128 by 128; so do those of two views each."""
+    n = 256 * views
+    similarities = Buffer("h", f"f32[{n},{n}]", (0, 7), f"jit(f)/{'jvp()/' * is_training}dot_general")
+    gradient = Buffer("g", "f32[256,8]", (7, 8), "jit(f)/transpose(jvp())/dot_general")
+    buffers = [argument("x", "f32[256,8]", 0), similarities, *[gradient] * is_training]
+    (row,) = advice(program(make, buffers), "batch")
+    half = 256 * 8 * 4 // 2 + n * n * 4 // 2
+    assert half + n * n <= row["upper"]
+    assert ("All pairs of samples are compared" in row["action"]) == is_training
+    if views == 1:
+        assert row["lower"] <= half
+
+
+@pytest.mark.parametrize("is_training", [False, True])
+def test_weights_and_activations_are_no_pairs_of_samples(is_training: bool, make: Make) -> None:
+    """Weights of 512 by 1024 that are converted for a batch of 8 do not shrink; what 256 tokens have falls to half."""
+    name = f"jit(f)/{'jvp()/' * is_training}dot_general"
+    tokens = [Buffer("h", "f32[2048,64]", (0, 7), name), Buffer("g", "f32[8,8]", (7, 8), "jit(f)/transpose(jvp())/mul")]
+    weights = [Buffer("w", "f32[512,1024]", (0, 7), "jit(f)/mul"), Buffer("h", "f32[8,900]", (0, 7), name)]
+    (row,) = advice(program(make, [argument("x", "f32[8,256]", 0), *(tokens if is_training else weights)]), "batch")
+    half = 8 * 256 * 4 // 2 + (2048 * 64 if is_training else 8 * 900) * 4 // 2
+    assert row["lower"] <= half <= row["upper"] < 1.3 * half
+
+
+@pytest.mark.parametrize(("width", "coupled"), [(512, False), (256, True)])
+def test_features_twice_as_many_as_samples(width: int, coupled: bool, make: Make) -> None:
+    """Activations of 256 samples with 512 features are no pairs of samples: weights have 512 features, too."""
+    h = Buffer("h", f"f32[256,{width}]", (0, 7), "jit(f)/jvp()/dot_general")
+    gradient = Buffer("g", f"f32[256,{width}]", (6, 8), "jit(f)/transpose(jvp())/mul")
+    weights = [argument("w", "f32[64,512]", 0, uses="  w.new, operand 0"), output("w.new", "f32[64,512]")]
+    dump = program(make, [*weights, argument("x", "f32[256,64]", 1), h, gradient])
+    (row,) = advice(dump, "batch")
+    assert LayerActivations(WhatIf(program_of(dump))).is_state.any()
+    assert ("All pairs of samples are compared" in row["action"]) == coupled
+
+
+def test_features_of_layers_that_are_computed_together(make: Make) -> None:
+    """Eight members of an ensemble, 32 features each, multiply 64 samples in one product: they are no pairs of them."""
+    h = Buffer("h", "f32[64,256]", (0, 7), "jit(f)/vmap(jvp())/dot_general")
+    gradient = Buffer("g", "f32[64,256]", (6, 8), "jit(f)/vmap(transpose(jvp()))/mul")
+    weights = [argument("w", "f32[8,16,32]", 0, uses="  w.new, operand 0"), output("w.new", "f32[8,16,32]")]
+    (row,) = advice(program(make, [*weights, argument("x", "f32[64,16]", 1), h, gradient]), "batch")
+    assert "All pairs of samples" not in row["action"]
+    (row,) = advice(program(make, [argument("x", "f32[64,16]", 1), h, gradient]), "batch")
+    assert "All pairs of samples" in row["action"]
+
+
+def test_several_inputs_without_a_backward_pass(make: Make) -> None:
+    """A program that generates text gets a cache and tokens, and returns tokens."""
+    cache = argument("cache", "f32[8,32,2,16]", 0)
+    h = Buffer("h", "f32[8,2,16,32]", (0, 7), "jit(f)/transpose")
+    tokens = [argument("tokens", "s32[8]", 1), output("y", "s32[8]")]
+    weights = argument("w", "f32[64,64]", 2)
+    (row,) = advice(program(make, [cache, *tokens, weights, h]), "batch")
+    assert row["action"] == "Halve the batch of `cache` (8 to 4)."
+    assert row["lower"] <= (cache.size + h.size) // 2 <= row["upper"]
+    # Weights may have as many rows, or results no samples.
+    assert not advice(program(make, [cache, *tokens, argument("w", "f32[8,64]", 2), h]), "batch")
+    assert not advice(program(make, [cache, argument("m", "s32[8,4]", 1), output("y", "s32[]"), weights, h]), "batch")
+    assert advice(program(make, [cache, argument("m", "s32[8,4]", 1), output("y", "f32[8]"), weights, h]), "batch")
+
+
+@pytest.mark.parametrize("dimensions", ["8,512", "16,512", "512,8"])
+def test_activations_in_vmem(dimensions: str, make: Make) -> None:
+    """The main memory of a TPU has only arguments and outputs, of which half a batch saves half."""
+    x, y = argument("x", "f32[8,4096]", 0), output("y", "f32[8,4096]")
+    h = Buffer("h", f"f32[{dimensions}]", op_name="jit(f)/tanh", allocation="color 1, preallocated-temp:")
+    rows = advice(program(make, [x, y, h], "tpu"), "batch")
+    assert [r["action"] for r in rows] == ["Halve the batch of `x` (8 to 4)."] * dimensions.startswith("8")
+    assert all(r["lower"] <= x.size <= r["upper"] for r in rows)
+
+
+@pytest.mark.parametrize(("width", "confidence"), [(8, "try"), (64, "likely")])
+def test_a_small_batch_of_a_tpu_program(width: int, confidence: str, make: Make) -> None:
+    """Half the batch of a recommender cost 88 MiB of 2.6 GiB, because its tables were updated in another order."""
+    table = Buffer("t", "f32[4096,64]", (0, 7), "jit(f)/scatter-add")
+    h = Buffer("h", f"f32[256,{width}]", (0, 7), "jit(f)/jvp()/tanh")
+    gradient = Buffer("g", f"f32[256,{width}]", (6, 8), "jit(f)/transpose(jvp())/mul")
+    (row,) = advice(program(make, [argument("x", "f32[256,8]", 0), table, h, gradient], "tpu"), "batch")
+    assert (row["confidence"], row["lower"] < 0) == (confidence, confidence == "try")
+    (row,) = advice(program(make, [argument("x", "f32[256,8]", 0), table, h, gradient], "gpu"), "batch")
+    assert row["confidence"] == "likely"
+
+
+def test_activations_in_the_memory_of_a_donated_argument(make: Make) -> None:
+    """What the compiler puts there after the last use of the argument says nothing about its dimensions."""
+    donated = "parameter 1, shape |f32[32,64]| at ShapeIndex {}, maybe-live-out:"
+    lent = value(9, "t", 8 * KIB, 0, "f32[16,128]")
+    w = argument("w", "f32[32,64]", 1)._replace(allocation=donated, live=(0, 2), more=lent)
+    h = Buffer("h", "f32[16,128]", (1, 7), "jit(f)/jvp()/tanh")
+    gradient = Buffer("g", "f32[16,128]", (6, 8), "jit(f)/transpose(jvp())/mul")
+    x = argument("x", "f32[16,8]", 0)
+    (row,) = advice(program(make, [x, w, h, gradient], ranges=["t{}:3-5"]), "batch")
+    assert row["lower"] <= (x.size + h.size + gradient.size) // 2 <= row["upper"]
+    assert row["lower"] > h.size // 2
+
+
+def test_nodes_and_edges(make: Make) -> None:
+    """Of two batches, that of which most bytes are known to depend is halved: most activations have the edges first."""
+    nodes = Buffer("h", "f32[64,32]", (0, 7), "jit(f)/jvp()/add")
+    edges = Buffer("m", "f32[512,32]", (0, 7), "jit(f)/jvp()/gather")
+    gradient = Buffer("g", "f32[512,32]", (6, 8), "jit(f)/transpose(jvp())/mul")
+    arguments = [argument("x", "f32[64,32]", 0), argument("source", "s32[512]", 1)]
+    (row,) = advice(program(make, [*arguments, nodes, edges, gradient]), "batch")
+    assert row["action"].startswith("Halve the batch of `source` (512 to 256).")
+
+
+@pytest.mark.parametrize("platform", ["cpu", "tpu"])
+def test_arguments_and_outputs_halve_as_well(platform: str, make: Make) -> None:
+    """They are larger than the temporaries, which alone limit what moves to VMEM, and what another schedule costs."""
+    dump = program(
+        make,
+        [
+            argument("x", "f32[64,1024]", 0),
+            output("y", "f32[64,1024]"),
+            Buffer("h", "f32[64,128]", op_name="jit(f)/tanh"),
+        ],
+        platform,
+    )
+    (row,) = advice(dump, "batch")
+    half, temporary = 64 * (1024 + 1024 + 128) * 4 // 2, 64 * 128 * 4
+    rescheduled = temporary // 20 if platform == "tpu" else 0
+    assert (row["lower"], row["upper"]) == (int(0.6 * half) - rescheduled, half + temporary // 2)
+
+
+@pytest.mark.parametrize("trips", [2, 64])
+def test_what_is_left_of_a_large_buffer_may_move_to_vmem(trips: int, make: Make) -> None:
+    """A rollout of 128 MiB became 64 MiB in VMEM with half the batch. Half of 4 GiB does not fit into VMEM.
+
+    What the arena has for buffers at other steps than the peak may not be needed either.
+    """
+    stack = Buffer("h", f"f32[{trips},1024,16384]", (0, 7), "jit(f)/while/body/tanh")
+    x, other = argument("x", "f32[1024,8]{1,0:T(8,128)}", 0), Buffer("g", "f32[1024,1024]", (8, 9))
+    (row,) = advice(program(make, [x, loop("while.1", trips), stack, other], "tpu"), "batch")
+    assert row["upper"] >= stack.size + other.size if trips == 2 else row["upper"] < 0.9 * stack.size
+
+
+def test_what_is_left_of_several_buffers_may_move_to_vmem(make: Make) -> None:
+    """Of four caches of 31 MiB, half the batch leaves 62 MiB, which fit into VMEM."""
+    caches = [Buffer(f"h.{i}", "f32[1024,8000]", (0, 7), "jit(f)/while/body/gather") for i in range(4)]
+    x = argument("x", "f32[1024,8]{1,0:T(8,128)}", 0)
+    (row,) = advice(program(make, [x, loop("while.1", 5), *caches], "tpu"), "batch")
+    assert row["upper"] >= 4 * caches[0].size
+
+
+def test_the_buffer_of_a_row_has_its_scope(make: Make) -> None:
+    """Most bytes are those of the layers, although the logits are the largest buffer."""
+    layers = [Buffer(f"h.{i}", "f32[8,512]", op_name=f"jit(f)/layer_{i}/tanh") for i in range(4)]
+    logits = Buffer("logits", "f32[8,1024]", op_name="jit(f)/head/dot_general")
+    (row,) = advice(program(make, [argument("x", "f32[8,16]", 0), logits, *layers]), "batch")
+    assert (row["scope"], row["shape"], row["n_buffers"]) == ("layer_*", "f32[8,512]", 6)
+
+
+@pytest.mark.parametrize("is_partitioned", [False, True])
+def test_a_batch_on_each_device(is_partitioned: bool, make: Make) -> None:
+    """The shapes of a program for several devices are those of the shards."""
+    gathered = Buffer("g", "f32[8,16]", instruction="all-gather(%h)" if is_partitioned else "copy(%h)")
+    hidden = Buffer("h", "f32[8,512]", op_name="jit(f)/tanh")
+    (row,) = advice(program(make, [argument("x", "f32[8,16]", 0), hidden, gathered]), "batch")
+    where = " on each device" if is_partitioned else ""
+    assert row["action"] == f"Halve the batch of `x`{where} (8 to 4)."
+
+
+def test_a_random_key_is_no_batch(make: Make) -> None:
+    """A key is two integers, as the counters of the generator are two arrays in one; it may be part of the batch."""
+    counters = Buffer("c", "u32[2,1024]", (2, 6), "jit(f)/random_bits")
+    assert advice(program(make, [argument("key", "u32[2]", 0), counters]), "batch") == []
+    noise = Buffer("n", "f32[8,1024]", (2, 6), "jit(f)/add")
+    batch = [argument("batch['rng']", "u32[2]", 0), argument("batch['x']", "f32[8,16]", 1)]
+    (row,) = advice(program(make, [*batch, counters, noise]), "batch")
+    assert row["action"] == "Halve the batch of `batch` (8 to 4)."
+
+
+def test_a_dimension_of_features_is_no_batch(make: Make) -> None:
+    """A recurrent cell multiplies [x, h], of 48 features each, by weights that have 96 rows."""
+    dump = program(
+        make,
+        [argument("w", "f32[96,192]", 0), Buffer("xh", "f32[32,96]", op_name="jit(f)/while/body/concatenate")],
+    )
+    assert advice(dump, "batch") == []
+
+
+def test_the_batch_is_not_the_width_of_an_embedding(make: Make) -> None:
+    """Most bytes of activations have the 64 features last. A product of the batch and a sequence may be first."""
+    dump = program(
+        make,
+        [
+            argument("ids", "f32[128,10]", 0),
+            argument("y", "f32[64,16]", 1),
+            Buffer("e", "f32[1280,1,64]", (3, 5), "jit(f)/jvp()/gather"),
+            Buffer("g", "f32[1280,1,64]", (4, 5), "jit(f)/transpose(jvp())/mul"),
+        ],
+    )
+    (row,) = advice(dump, "batch")
+    assert row["action"].startswith("Halve the batch of `ids` (128 to 64).")
+
+
+# -- element types -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("platform", "reader", "element_type", "confidence"),
+    [
+        ("cpu", "fusion(%p.0), kind=kLoop, calls=%f", "f32", "try"),
+        ("cpu", "fusion(%p.0), kind=kCustom, calls=%f", "f32", "try"),
+        ("cpu", "dot(%p.0, %p.0)", "f32", "try"),
+        ("cpu", "dot(%p.0, %p.0)", "f64", "likely"),
+        ("tpu", "dot(%p.0, %p.0)", "f32", "likely"),
+    ],
+)
+def test_an_argument_in_a_type_without_instructions(
+    platform: str, reader: str, element_type: str, confidence: str, make: Make
+) -> None:
+    """On a CPU, what is kept in bf16 is converted to f32, for which there may be a copy."""
+    x = argument("x", f"{element_type}[128,256]", 0, uses="  h, operand 0")
+    dump = program(make, [x, Buffer("h", "f32[128,16]", (1, 5), "jit(f)/a", reader)], platform)
+    (row,) = [row for row in advice(dump, "dtype") if row["argument"] == "x"]
+    half = 128 * 256 * 4 // 2
+    assert (row["confidence"], row["lower"]) == (confidence, -half if confidence == "try" else int(0.4 * half))
+
+
+@pytest.mark.parametrize("kind", ["kLoop", "kCustom"])
+def test_an_argument_that_is_updated_needs_no_copy(kind: str, make: Make) -> None:
+    x = argument("x", "f32[128,256]", 0, uses="  y, operand 0")
+    y = output("y", "f32[128,256]", op_name="jit(f)/add", instruction=f"fusion(%p.0), kind={kind}, calls=%f")
+    (row,) = advice(program(make, [x, y]), "dtype")
+    assert row["confidence"] == ("likely" if kind == "kLoop" else "try")

@@ -1,0 +1,255 @@
+"""Advice on donations and collectives, on small programs like ones that were recompiled."""
+
+from __future__ import annotations
+
+import pytest
+from advice_programs import KIB, Buffer, Make, Row, advice, argument, loop, output, program
+from attacks import value
+
+from xlamem.compute.program import program as program_of
+from xlamem.compute.what_if import WhatIf
+
+# -- donation ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("platform", "upper"), [("cpu", 128 * KIB), ("gpu", 67 * KIB), ("tpu", 81 * KIB)])
+def test_temporaries_in_outputs_may_fit_elsewhere(platform: str, upper: int, make: Make) -> None:
+    """XLA puts half as many bytes into the output as it has. On a CPU, it often finds other free space for them."""
+    y = output("y", "f32[128,256]", more=value(9, "t", 64 * KIB, 0, "f32[128,128]"))
+    buffers = [
+        argument("x", "f32[128,256]", 0, uses="  s.1, operand 0"),
+        y,
+        Buffer("h", "f32[128,256]", (0, 7), "jit(f)/tanh"),
+    ]
+    dump = program(make, buffers, platform, ranges=["t{}:2-5"])
+    (row,) = advice(dump, "donate")
+    assert (row["confidence"], row["upper"]) == ("likely", pytest.approx(upper, rel=0.02))
+
+
+def test_temporaries_that_nearly_fill_an_output(make: Make) -> None:
+    """Little is saved for certain, and a copy of the argument may take that. There may be free space elsewhere."""
+    y = output("y", "f32[128,256]", more=value(9, "t", 112 * KIB, 0, "f32[112,256]"))
+    x = argument("x", "f32[128,256]", 0, uses="  s.1, operand 0")
+    dump = program(make, [x, y, Buffer("h", "f32[128,256]", (0, 7), "jit(f)/tanh")], ranges=["t{}:2-5"])
+    (row,) = advice(dump, "donate")
+    assert (row["lower"], row["upper"], row["confidence"]) == (0, 128 * KIB, "try")
+
+
+@pytest.mark.parametrize(("is_lent", "room"), [(False, 0), (True, 64 * KIB)])
+def test_room_in_outputs(is_lent: bool, room: int, make: Make) -> None:
+    """Where the compiler puts no temporaries into an output, smaller ones do not get there either."""
+    lent = value(9, "t", 64 * KIB, 0, "f32[128,128]") if is_lent else ""
+    buffers = [output("y", "f32[128,256]", more=lent), Buffer("h", "f32[128,256]", (0, 7), "jit(f)/tanh")]
+    w = WhatIf(program_of(program(make, buffers, ranges=["t{}:0-5"] if is_lent else [])))
+    assert [w.room_in_outputs(size) for size in (KIB, 128 * KIB, 128 * KIB + 1)] == [room, room, 0]
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+@pytest.mark.parametrize("is_update", [False, True])
+def test_gradients_may_not_replace_weights(is_update: bool, is_copied: bool, make: Make) -> None:
+    """An update follows, for which the weights must be there. One that is part of the program reads them as it writes.
+
+    Its name may be that of the gradient with which it is fused. On a TPU, it may be written to VMEM and copied.
+    """
+    named = {"op_name": "jit(f)/transpose(jvp())/dot_general"}
+    written = [output("y", "f32[128,256]", **named)]
+    if is_copied:
+        fusion = Buffer("y", "f32[128,256]", (6, 7), instruction="fusion(%p.0)", uses="  c, operand 0", **named)
+        written = [output("c", "f32[128,256]", instruction="copy(%y)"), fusion]
+    dump = program(
+        make,
+        [
+            argument("w", "f32[128,256]", 0, uses="  s.1, operand 0" + "\n  y, operand 1" * is_update),
+            *written,
+            Buffer("h", "f32[128,128]", (0, 7), "jit(f)/jvp()/tanh"),
+        ],
+    )
+    (row,) = advice(dump, "donate")
+    if is_update:
+        assert row["confidence"] == "likely"
+    else:
+        assert (row["lower"], row["confidence"]) == (0, "try")
+        assert "They are gradients: donate it only if nothing reads it afterwards." in row["action"]
+
+
+@pytest.mark.parametrize("element", [1, 2])
+def test_a_loop_updates_what_it_returns_in_the_same_element(element: int, make: Make) -> None:
+    """A backward loop reads weights as element 2 of its tuple. It is an update if their gradients are that element."""
+    name = "jit(f)/transpose(jvp())/while"
+    loop_ = loop(f"while.1{{{element}}}", 4, name)._replace(shape="f32[128,256]", live=(9, 10))
+    dump = program(
+        make,
+        [
+            argument("w", "f32[128,256]", 0, uses="  while.1, operand 0 {2}"),
+            loop_._replace(allocation="output shape is |f32[128,256]|, maybe-live-out:"),
+            Buffer("h", "f32[128,128]", (0, 7), "jit(f)/jvp()/tanh"),
+        ],
+    )
+    (row,) = advice(dump, "donate")
+    assert ("They are gradients" in row["action"]) == (element == 1)
+
+
+@pytest.mark.parametrize("platform", ["gpu", "tpu"])
+@pytest.mark.parametrize(("rows", "confidence"), [(1 << 16, "exact"), (1 << 10, "likely")])
+def test_slots_of_asynchronous_copies(platform: str, rows: int, confidence: str, make: Make) -> None:
+    """Donating 8 MiB on a TPU saved 240 KiB less than that: the donated program has 15 slots more."""
+    shape = f"f32[{rows},128]"
+    y = output("y", shape, op_name="jit(f)/add", instruction="fusion(%p.0), kind=kLoop, calls=%f")
+    (row,) = advice(program(make, [argument("x", shape, 0, uses="  s.1, operand 0"), y], platform), "donate")
+    assert row["confidence"] == (confidence if platform == "tpu" else "exact")
+
+
+@pytest.mark.parametrize(("reader", "is_exact"), [("s.1", True), ("s.7", False)])
+def test_one_of_two_arrays_is_read_after_its_output_is_written(reader: str, is_exact: bool, make: Make) -> None:
+    """Then what both save is not certain."""
+    shape = "f32[65536,128]"
+    buffers = []
+    for i, (key, user) in enumerate((("a", "s.1"), ("b", reader))):
+        y = output(f"y.{i}", shape, op_name="jit(f)/add", instruction=f"fusion(%p.{i}), kind=kLoop, calls=%f")
+        buffers += [argument(f"x['{key}']", shape, i, uses=f"  {user}, operand 0"), y._replace(live=(5, 10))]
+    (row,) = advice(program(make, buffers, "gpu"), "donate")
+    assert (row["argument"], row["confidence"] == "exact") == ("x", is_exact)
+
+
+@pytest.mark.parametrize(("platform", "upper"), [("gpu", 1.09), ("tpu", 1.64)])
+def test_temporaries_may_shrink_with_donation(platform: str, upper: float, make: Make) -> None:
+    """A TPU program that needed 140 MiB of temporaries needed 128 MiB when 24 MiB were donated."""
+    shape = "f32[1024,128]"
+    y = output("y", shape, op_name="jit(f)/add", instruction="fusion(%p.0), kind=kLoop, calls=%f")
+    h = Buffer("h", "f32[1024,1024]", (0, 7), "jit(f)/tanh")
+    (row,) = advice(program(make, [argument("x", shape, 0, uses="  s.1, operand 0"), y, h], platform), "donate")
+    assert row["upper"] == pytest.approx(y.size * upper, rel=0.01)
+    # Another one needed 16 MiB more of 194 MiB, and saved half of the 32 MiB.
+    assert (row["lower"] < 0.5 * y.size) == (platform == "tpu")
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu"])
+@pytest.mark.parametrize("reader", ["s.8", "s.9", "s.3", "s.4"])
+def test_what_reads_an_argument_besides_its_update(reader: str, platform: str, make: Make) -> None:
+    """Segments of an array: XLA copied it for them, since its update (s.8) does not depend on them.
+
+    With two arrays of one size, one is saved: there is room for the other copy where the first array was.
+    """
+    shape = "f32[128,256]"
+    fused = {"op_name": "jit(f)/add", "instruction": "fusion(%p.0), kind=kLoop, calls=%f", "uses": "  s.9, operand 0"}
+    y, z = (output(name, shape, **fused)._replace(live=(start, 10)) for name, start in (("s.8", 8), ("s.7", 7)))
+    segments = Buffer("s.2", "f32[8]", (2, 9), "jit(f)/scatter", "scatter(%p.0)", uses=f"  {reader}, operand 0")
+    last = Buffer("s.3", "f32[8]", (3, 9), "jit(f)/neg", "negate(%s.2)", uses="  s.9, operand 1")
+    root = Buffer("s.9", "(f32[128,256])", (9, 10), instruction="tuple(%s.8)")
+
+    def rows(*others: Buffer) -> list[Row]:
+        first = argument("x", shape, 0, uses="  s.8, operand 0\n  s.2, operand 0")
+        return advice(program(make, [first, y, segments, last, root, *others], platform), "donate")
+
+    (row,) = rows()
+    is_apart = reader in ("s.3", "s.9") and platform != "tpu"
+    assert (row["lower"] == 0, row["confidence"] == "try") == (is_apart, is_apart)
+    (row,) = rows(argument("x", shape, 1, uses="  s.7, operand 0"), z)
+    assert 0 < row["lower"] < (y.size if is_apart else 2 * y.size)
+
+
+@pytest.mark.parametrize("shape", ["f32[64,32]", "f32[32,64]", "s32[64,32]"])
+def test_an_argument_that_an_output_does_not_replace(shape: str, make: Make) -> None:
+    """It has as many bytes by chance, as a weight and the result of an inference may have."""
+    w = argument("w", "f32[64,32]", 0, uses="  y, operand 0")
+    y = output("y", shape, op_name="jit(f)/add", instruction="fusion(%p.0), kind=kLoop, calls=%f")
+    (row,) = advice(program(make, [w, y]), "donate")
+    assert ("donate it only if nothing reads it" in row["action"]) == (shape != "f32[64,32]")
+
+
+def test_gradients_of_one_argument(make: Make) -> None:
+    """That of another argument is a constant, which is of no phase."""
+    dump = program(
+        make,
+        [
+            argument("gate", "f32[128,64]", 0, uses="  s.1, operand 0"),
+            argument("w", "f32[128,256]", 1, uses="  s.1, operand 1"),
+            output("zeros", "f32[128,64]", instruction="broadcast(%x)"),
+            output("y", "f32[128,256]", op_name="jit(f)/transpose(jvp())/dot_general"),
+        ],
+    )
+    found = {row["argument"]: "They are gradients" in row["action"] for row in advice(dump, "donate")}
+    assert found == {"gate": False, "w": True}
+
+
+@pytest.mark.parametrize("opcode", ["custom-call", "fusion"])
+def test_a_kernel_that_reads_what_it_computes_the_gradient_of(opcode: str, make: Make) -> None:
+    """The backward pass of an attention is a custom call, which reads the queries; an update may be a fusion."""
+    name = "jit(f)/transpose(jvp(attention))/pallas_call"
+    call = {"custom-call": 'custom-call(%p.0), custom_call_target="k"', "fusion": "fusion(%p.0), kind=kLoop, calls=%f"}
+    q = argument("q", "f32[64,32]", 0, uses="  dq, operand 0")
+    (row,) = advice(program(make, [q, output("dq", "f32[64,32]", op_name=name, instruction=call[opcode])]), "donate")
+    assert ("They are gradients" in row["action"]) == (opcode == "custom-call")
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_copies_and_gradients_of_a_narrower_argument(is_read: bool, make: Make) -> None:
+    """Parameters in bf16 need no copy in bf16, and have such gradients: they saved 1565 MiB, of at most 571."""
+    user = Buffer("convert.1", "bf16[64,32]", (1, 8), instruction="convert(%p.0)") if is_read else Buffer("c", "f32[]")
+    dump = program(
+        make,
+        [
+            argument("w", "f32[64,32]", 0, uses=f"  {user.name}, operand 0\n  w.new, operand 0"),
+            argument("mu", "f32[64,32]", 1, uses="  mu.copy, operand 0"),
+            user,
+            Buffer("mu.copy", "f32[64,32]", (1, 8), instruction="copy(%p.1)"),
+            Buffer("g", "f32[64,32]", (2, 8), "jit(f)/transpose(jvp())/dot_general"),
+            output("w.new", "f32[64,32]", op_name="jit(f)/sub", instruction="fusion(%p.0), kind=kLoop, calls=%f"),
+        ],
+        "tpu",
+    )
+    (row,) = (r for r in advice(dump, "dtype") if r["argument"] == "w")
+    size = 64 * 32 * 4
+    least = 2 * size // 2 + (size + size // 2) * is_read
+    assert least <= row["upper"] < least + size // 4
+
+
+def test_an_argument_that_only_its_update_reads(make: Make) -> None:
+    """On CPU, others are widened again; what reads other arguments does not matter."""
+    dump = program(
+        make,
+        [
+            argument("w", "f32[64,32]", 0, uses="  w.new, operand 0"),
+            argument("x", "f32[64,48]", 1, uses="  d, operand 0"),
+            Buffer("d", "f32[64]", instruction="dot(%p.1)"),
+            output("w.new", "f32[64,32]", op_name="jit(f)/sub", instruction="fusion(%p.0), kind=kLoop, calls=%f"),
+        ],
+    )
+    found = {row["argument"]: row["confidence"] for row in advice(dump, "dtype") if row["argument"]}
+    assert found == {"w": "likely", "x": "try"}
+
+
+# -- collectives ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shape", "is_alike"), [("f32[64,2,512]", True), ("bf16[64,1024]", False), ("f32[9]", False)])
+@pytest.mark.parametrize("opcode", ["all-gather", "all-reduce"])
+def test_what_is_sharded_with_a_gathered_result(opcode: str, shape: str, *, is_alike: bool, make: Make) -> None:
+    """Without the constraint that gathered activations of a layer, nothing as large as these was left."""
+    gathered = Buffer("g", "f32[64,1024]", (0, 7), "jit(f)/mul", f"{opcode}(%x)")
+    other = Buffer("h", shape, (0, 7), "jit(f)/tanh")
+    dump = program(make, [argument("x", "f32[16,8]", 0), gathered, other])
+    (row,) = advice(dump, "collective")
+    assert row["upper"] == gathered.size + (other.size if is_alike and opcode == "all-gather" else 0)
+
+
+def gathered(shape: str, whole: str) -> list[Buffer]:
+    """Return weights, the result of gathering them, and a gradient of 8 KiB."""
+    weights = argument("w", whole, 0, uses="  all-gather.1, operand 0")
+    return [
+        weights,
+        Buffer("all-gather.1", shape, (2, 8), instruction="all-gather(%p.0), dimensions={0}"),
+        Buffer("g", "f32[4,16,32]", (2, 8), "jit(f)/transpose(jvp())/dot_general"),
+    ]
+
+
+def test_gradients_of_gathered_weights(make: Make) -> None:
+    """Weights that stayed sharded saved more than twice what they take: their gradients were no longer gathered."""
+    (row,) = advice(program(make, gathered("f32[4,16,32]", "f32[4,4,32]")), "collective")
+    assert row["upper"] == 2 * 4 * 16 * 32 * 4
+    assert row["n_buffers"] == 1
+
+
+def test_weights_of_one_layer_that_are_gathered(make: Make) -> None:
+    """There is nothing to advise: a loop gathers one layer at a time already."""
+    assert not advice(program(make, gathered("f32[1,16,32]", "f32[4,4,32]")), "collective")

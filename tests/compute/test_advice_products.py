@@ -1,0 +1,318 @@
+"""Advice on losses and attention, on small programs like ones that were recompiled."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from advice_programs import Buffer, Make, Row, advice, argument, loop, program
+
+from xlamem.compute.what_if import MAX_GROUPS, largest_groups
+
+# -- the loss in chunks --------------------------------------------------------------------------
+
+
+FORWARD, BACKWARD = "jit(f)/jvp()/dot_general", "jit(f)/transpose(jvp())"
+HEAD = argument("p['head']", "f32[32,4096]", 0, uses="  dot.2, operand 1")
+HEAD = HEAD._replace(allocation=HEAD.allocation[:-1] + ", maybe-live-out:")
+HIDDEN = Buffer("dot.1", "f32[8,64,32]", (1, 2), FORWARD, uses="  dot.2, operand 0")
+LOGITS = Buffer("dot.2", "f32[8,64,4096]", (2, 6), FORWARD, uses="  exp.1, operand 0")
+SOFTMAX = Buffer("exp.1", "f32[8,64,4096]", (3, 6), f"{BACKWARD}/mul")
+LOGITS_BYTES, HEAD_BYTES = 4 * 8 * 64 * 4096, 4 * 32 * 4096
+
+
+def loss_advice(make: Make, *buffers: Buffer, platform: str = "cpu") -> list[Row]:
+    return advice(program(make, [HEAD, *buffers], platform), "loss")
+
+
+def test_logits_in_chunks(make: Make) -> None:
+    """An eighth of the logits and of their gradient remains, and the sum of the gradients of the weights."""
+    (row,) = loss_advice(make, HIDDEN, LOGITS, SOFTMAX)
+    assert row["action"].startswith("Compute logits and loss in 8 chunks")
+    assert "for 8 of the 64 along a dimension" in row["action"]
+    estimate = 2 * LOGITS_BYTES * 7 // 8 - HEAD_BYTES
+    assert row["lower"] == int(0.7 * estimate)
+    assert row["upper"] == min(int(1.15 * (estimate + HEAD_BYTES)), HIDDEN.size + 2 * LOGITS_BYTES)
+    assert (row["n_buffers"], row["shape"], row["confidence"]) == (2, "f32[8,64,4096]", "likely")
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [("f32[512,4096]", "8 chunks"), ("f32[7,11,4096]", "7 chunks"), ("f32[4096,8,63]", "8 chunks")],
+)
+def test_shapes_of_logits(shape: str, text: str, make: Make) -> None:
+    """The number of chunks divides a dimension of the samples, wherever that is."""
+    (row,) = loss_advice(make, LOGITS._replace(shape=shape), SOFTMAX._replace(shape=shape))
+    assert text in row["action"]
+
+
+def test_more_positions_than_classes(make: Make) -> None:
+    """A table of positions is of weights, too; classes are the last dimension."""
+    table = argument("p['positions']", "f32[8192,16]", 1)
+    table = table._replace(allocation=table.allocation[:-1] + ", maybe-live-out:")
+    logits = [b._replace(shape="f32[2,8192,4096]") for b in (LOGITS, SOFTMAX)]
+    (row,) = loss_advice(make, table, *logits)
+    assert "for 1,024 of the 8,192" in row["action"]
+
+
+def test_logits_of_a_prime_number_of_samples(make: Make) -> None:
+    assert loss_advice(make, LOGITS._replace(shape="f32[509,4096]"), SOFTMAX._replace(shape="f32[509,4096]")) == []
+
+
+def test_flattened_gradients_of_logits_count(make: Make) -> None:
+    (row,) = loss_advice(make, LOGITS, SOFTMAX._replace(shape="f32[512,4096]"))
+    assert row["n_buffers"] == 2
+
+
+def test_results_of_a_hidden_layer_are_no_logits(make: Make) -> None:
+    """A product of the forward pass reads them, or a function of them with the same dimensions."""
+    read = LOGITS._replace(uses="  dot.3, operand 0")
+    last = Buffer("dot.3", "f32[8,64,1]", (4, 5), FORWARD)
+    assert loss_advice(make, read, SOFTMAX, last) == []
+    function = Buffer("gelu.1", "f32[8,64,4096]", (3, 6), "jit(f)/jvp()/gelu", uses="  dot.3, operand 0")
+    assert loss_advice(make, LOGITS, function, last) == []
+    assert len(loss_advice(make, LOGITS, SOFTMAX, last)) == 1
+
+
+def test_what_several_products_compute_is_no_logits(make: Make) -> None:
+    other = LOGITS._replace(name="dot.0", live=(0, 1), uses="")
+    assert loss_advice(make, other, LOGITS, SOFTMAX) == []
+
+
+def test_a_large_product_after_the_logits(make: Make) -> None:
+    """Only heads that are small beside the logits may follow them."""
+    head = Buffer("dot.3", "f32[8,64,64]", (3, 4), FORWARD)
+    assert len(loss_advice(make, LOGITS, SOFTMAX, head)) == 1
+    assert loss_advice(make, LOGITS, SOFTMAX, head._replace(shape="f32[8,64,128]")) == []
+
+
+@pytest.mark.parametrize(("trips", "n"), [(8, 0), (5, 1)])
+def test_what_a_loop_stacks_is_no_logits(trips: int, n: int, make: Make) -> None:
+    """Its first dimension is the number of iterations, which are no samples."""
+    stack = loop("while.1{1}", trips, "jit(f)/jvp()/while", live=(2, 6))._replace(shape=LOGITS.shape)
+    assert len(loss_advice(make, HIDDEN, LOGITS, SOFTMAX, stack)) == n
+
+
+def test_logits_without_weights_of_their_classes(make: Make) -> None:
+    """Pairs of samples, for example."""
+    shape = "f32[8,64,2048]"
+    assert loss_advice(make, LOGITS._replace(shape=shape), SOFTMAX._replace(shape=shape)) == []
+
+
+@pytest.mark.parametrize(("features", "n"), [(2048, 1), (2049, 0)])
+def test_more_classes_than_features(features: int, n: int, make: Make) -> None:
+    weights = argument("p['head']", f"f32[{features},4096]", 0)
+    weights = weights._replace(allocation=weights.allocation[:-1] + ", maybe-live-out:")
+    logits = [b._replace(shape="f32[8,1024,4096]") for b in (LOGITS, SOFTMAX)]
+    assert len(advice(program(make, [weights, *logits]), "loss")) == n
+
+
+def test_logits_smaller_than_the_gradient_of_their_weights(make: Make) -> None:
+    shape = "f32[8,4096]"
+    assert loss_advice(make, LOGITS._replace(shape=shape), SOFTMAX._replace(shape=shape)) == []
+
+
+def test_logits_without_used_values(make: Make) -> None:
+    """It is not known what reads them."""
+    dump = program(make, [HEAD._replace(uses=""), LOGITS._replace(uses=""), SOFTMAX])
+    assert advice(dump, "loss") == []
+
+
+def test_products_without_dimensions(make: Make) -> None:
+    """The table of a tuple has the name of the product that is in it."""
+    table = Buffer("dot.9", "(f32[8])", (2, 3), FORWARD)
+    assert loss_advice(make, table) == []
+    assert len(loss_advice(make, LOGITS, SOFTMAX, table)) == 1
+
+
+def test_logits_of_inference(make: Make) -> None:
+    assert loss_advice(make, LOGITS._replace(op_name="jit(f)/dot_general")) == []
+
+
+# -- attention -----------------------------------------------------------------------------------
+
+
+SCORES = Buffer("dot.1", "f32[8,4,64,64]", (1, 2), FORWARD, uses="  exp.1, operand 0")
+WEIGHTS = Buffer("exp.1", "f32[8,4,64,64]", (2, 7), "jit(f)/jvp()/exp", uses="  dot.2, operand 0")
+ATTENDED = Buffer("dot.2", "f32[8,4,64,16]", (3, 4), FORWARD)
+ATTENTION_GRADIENT = Buffer("dot.3", "f32[8,4,64,64]", (6, 7), f"{BACKWARD}/dot_general")
+TOKENS = argument("tokens", "s32[8,64]", 0)
+ATTENTION = [TOKENS, SCORES, WEIGHTS, ATTENDED, ATTENTION_GRADIENT]
+MATRIX = SCORES.size
+
+
+def attention_advice(make: Make, *buffers: Buffer) -> list[Row]:
+    return advice(program(make, list(buffers)), "attention")
+
+
+def test_attention_sample_by_sample(make: Make) -> None:
+    """Of two matrices at the peak, four of one of eight samples remain."""
+    (row,) = attention_advice(make, *ATTENTION)
+    assert row["action"].startswith("Compute attention in 8 parts")
+    assert "jax.checkpoint(f)" in row["action"]
+    assert "no matrix of 64 by 64" in row["action"]
+    assert row["lower"] == int(0.6 * (2 * MATRIX - 4 * MATRIX // 8 - ATTENDED.size))
+    lost = MATRIX + ATTENDED.size
+    assert row["upper"] == min(int(1.25 * (2 * MATRIX - ATTENDED.size)) + lost, 2 * MATRIX + lost)
+    assert (row["n_buffers"], row["shape"], row["confidence"]) == (2, "f32[8,4,64,64]", "likely")
+
+
+def test_attention_of_which_a_policy_saves_the_scores(make: Make) -> None:
+    """It saves those of each part as well, so that only the gradients are sure to be smaller."""
+    saved = WEIGHTS._replace(op_name="jit(f)/jvp()/reduce_precision", live=(1, 8))
+    again = Buffer("mul.1", "f32[8]", (5, 6), f"{BACKWARD}/checkpoint/rematted_computation/mul")
+    (before,) = attention_advice(make, TOKENS, SCORES, saved, ATTENDED, ATTENTION_GRADIENT)
+    (row,) = attention_advice(make, TOKENS, SCORES, saved, ATTENDED, ATTENTION_GRADIENT, again)
+    assert row["lower"] <= 0.6 * MATRIX // 2 < before["lower"]
+    assert row["upper"] >= 2 * MATRIX
+    assert row["action"].startswith(before["action"])
+    assert "The policy of jax.checkpoint has to leave these matrices out" in row["action"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "n"),
+    [("f32[8,64,64,4]", 1), ("f32[32768,4]", 1), ("f32[8,4,64,64]", 0), ("f32[8,64,64,2]", 0), ("f32[8,64,256]", 0)],
+)
+def test_attention_with_a_bias_for_each_pair(shape: str, n: int, make: Make) -> None:
+    """Computed by a product of features of pairs, it is as large as the scores."""
+    bias = Buffer("dot.0", shape, (0, 1), FORWARD)
+    (row,) = attention_advice(make, bias, *ATTENTION)
+    assert row["action"].count("If a bias is added to the scores, f has to compute it for its part as well.") == n
+
+
+def test_attention_without_a_backward_pass(make: Make) -> None:
+    buffers = [b._replace(op_name=b.op_name.replace("jvp()/", "")) for b in ATTENTION[:4]]
+    (row,) = attention_advice(make, *buffers)
+    assert "jax.lax.map over f, where" in row["action"]
+
+
+def test_attention_of_more_heads_than_samples(make: Make) -> None:
+    buffers = [b._replace(shape=b.shape.replace("8,4,", "2,16,")) for b in ATTENTION]
+    (row,) = attention_advice(make, *buffers)
+    assert "in 16 parts" in row["action"]
+
+
+def test_attention_of_one_sample_with_one_head(make: Make) -> None:
+    assert attention_advice(make, *(b._replace(shape=b.shape.replace("8,4,", "1,1,")) for b in ATTENTION)) == []
+
+
+def test_as_many_heads_as_features_of_each(make: Make) -> None:
+    """Queries of 64 heads with 64 features each are square matrices, too, but multiplied they become larger."""
+    queries = Buffer("dot.0", "f32[8,128,64,64]", (1, 6), FORWARD, uses="  dot.1, operand 0")
+    scores = Buffer("dot.1", "f32[8,64,128,128]", (2, 3), FORWARD)
+    assert attention_advice(make, argument("tokens", "s32[8,128]", 0), queries, scores) == []
+
+
+def test_square_matrices_that_no_product_reads(make: Make) -> None:
+    assert attention_advice(make, TOKENS, SCORES, WEIGHTS._replace(uses=""), ATTENDED, ATTENTION_GRADIENT) == []
+
+
+@pytest.mark.parametrize(("features", "n"), [(16, 1), (64, 0)])
+def test_as_many_features_as_positions(features: int, n: int, make: Make) -> None:
+    """(samples, 64, 64) may be activations, if weights have a dimension of 64."""
+    weights = argument("p['w']", f"f32[{features},16]", 0)
+    weights = weights._replace(allocation=weights.allocation[:-1] + ", maybe-live-out:")
+    buffers = [b._replace(shape=b.shape.replace("8,4,", "8,")) for b in ATTENTION]
+    assert len(attention_advice(make, weights, *buffers)) == n
+
+
+def test_images_as_wide_as_they_have_channels(make: Make) -> None:
+    """A convolution reads them, and makes them smaller."""
+    image = Buffer("conv.1", "f32[8,64,64,64]", (1, 6), "jit(f)/jvp()/conv_general_dilated", uses="  conv.2, operand 0")
+    smaller = Buffer("conv.2", "f32[8,32,32,64]", (2, 3), "jit(f)/jvp()/conv_general_dilated")
+    assert attention_advice(make, TOKENS, image, smaller) == []
+
+
+@pytest.mark.parametrize(("trips", "n"), [(6, 1), (5, 0)])
+def test_attention_in_a_loop(trips: int, n: int, make: Make) -> None:
+    """The product writes its result into a stack of all iterations, which is larger than the matrix."""
+    stacked = ATTENDED._replace(shape="f32[6,8,4,64,16]", instruction="fusion(%x)")
+    buffers = [TOKENS, loop("while.1", trips), SCORES, WEIGHTS, stacked, ATTENTION_GRADIENT]
+    assert len(attention_advice(make, *buffers)) == n
+
+
+def test_states_of_linear_attention(make: Make) -> None:
+    """Each step multiplies a state by one vector, which is no attention to all positions."""
+    state = SCORES._replace(uses="  dot.2, operand 1", live=(1, 7))
+    assert attention_advice(make, TOKENS, state, ATTENDED._replace(shape="f32[8,4,64]")) == []
+    assert len(attention_advice(make, TOKENS, state, ATTENDED._replace(shape="f32[8,4,2,64]"))) == 1
+
+
+@pytest.mark.parametrize(("trips", "n"), [(6, 0), (5, 1)])
+def test_a_stack_of_as_many_features_as_positions(trips: int, n: int, make: Make) -> None:
+    """(layers, samples, 64, 64): the first dimension is no evidence of heads."""
+    weights = argument("p['w']", "f32[64,16]", 0)
+    weights = weights._replace(allocation=weights.allocation[:-1] + ", maybe-live-out:")
+    stack = SCORES._replace(shape="f32[6,8,64,64]", uses="  dot.2, operand 0", live=(1, 7))
+    result = ATTENDED._replace(shape="f32[8,64,16]")
+    assert len(attention_advice(make, weights, loop("while.1", trips), stack, result)) == n
+
+
+def test_the_largest_groups() -> None:
+    """Each estimate takes time for the whole program: there is one for the largest groups only."""
+    codes = np.concatenate([[-1, -1], np.repeat(np.arange(1000), 2)])
+    sizes = np.concatenate([[10**12, 10**12], np.tile([1, 2], 1000)])
+    assert largest_groups(codes, sizes).tolist() == list(range(MAX_GROUPS))
+    sizes[2 + 2 * 700] = 5
+    assert largest_groups(codes, sizes).tolist() == [*range(MAX_GROUPS - 1), 700]
+    assert largest_groups(codes[:8], sizes[:8]).tolist() == [0, 1, 2]
+    assert largest_groups(codes[:2], sizes[:2]).tolist() == []
+
+
+def test_a_residual_stream_as_wide_as_long(make: Make) -> None:
+    """(layers, samples, 64, 64) has two dimensions of 64, but is no matrix of attention."""
+    stream = Buffer("while.1{1}", "f32[2,8,64,64]", (2, 7), "jit(f)/jvp()/while")
+    (row,) = attention_advice(make, *ATTENTION, loop("while.1", 2), stream)
+    assert row["n_buffers"] == 2
+
+
+def test_stacked_matrices_of_attention(make: Make) -> None:
+    stack = Buffer("while.1{1}", "f32[2,8,4,64,64]", (2, 7), "jit(f)/jvp()/while")
+    (row,) = attention_advice(make, *ATTENTION, loop("while.1", 2), stack)
+    assert (row["n_buffers"], row["shape"]) == (3, "f32[2,8,4,64,64]")
+    assert "in 8 parts" in row["action"]
+
+
+def test_states_of_chunks_of_linear_attention(make: Make) -> None:
+    """16 queries of a chunk are multiplied by a state of 64 by 64 features; no array has 64 positions."""
+    state = SCORES._replace(uses="  dot.2, operand 1", live=(1, 7))
+    queries = Buffer("q", "f32[8,4,16,64]", (0, 2), "jit(f)/jvp()/dot_general")
+    result = ATTENDED._replace(shape="f32[8,4,16,64]")
+    assert attention_advice(make, argument("x", "f32[8,256,256]", 0), queries, state, result) == []
+    assert len(attention_advice(make, argument("x", "f32[8,64,256]", 0), queries, state, result)) == 1
+
+
+def test_attention_in_many_windows(make: Make) -> None:
+    buffers = [b._replace(shape=b.shape.replace("[8,4,", "[520,4,")) for b in ATTENTION]
+    (row,) = attention_advice(make, *buffers)
+    assert "in 52 parts" in row["action"]
+
+
+def test_zero_dimensions(make: Make) -> None:
+    zero = SCORES._replace(shape="f32[128,0,64,0,0,64]", uses="  dot.2, operand 0")
+    assert attention_advice(make, TOKENS, zero, ATTENDED) == []
+
+
+def test_grouped_heads(make: Make) -> None:
+    """The largest dimension of samples, groups and heads is split, wherever it is."""
+    buffers = [b._replace(shape=b.shape.replace("[8,4,", "[2,3,16,")) for b in ATTENTION]
+    (row,) = attention_advice(make, *buffers)
+    assert "in 16 parts" in row["action"]
+
+
+def test_attention_of_two_lengths(make: Make) -> None:
+    """That of an encoder is smaller than that of the decoder."""
+    names = {"dot.1": "dot.5", "exp.1": "exp.2", "dot.2": "dot.6", "dot.3": "dot.7"}
+    small = [
+        b._replace(
+            name=names[b.name], shape=b.shape.replace("64,64]", "32,32]").replace("64,16]", "32,16]"),
+            uses=b.uses.replace("exp.1", "exp.2").replace("dot.2", "dot.6"),
+        )
+        for b in ATTENTION[1:]
+    ]  # fmt: skip
+    encoded = argument("source", "s32[8,32]", 1)
+    (row,) = attention_advice(make, encoded, *small, *ATTENTION)
+    assert (row["n_buffers"], row["shape"]) == (2, "f32[8,4,64,64]")
+
+
+def test_logits_with_the_first_name_of_a_program(make: Make) -> None:
+    assert len(advice(program(make, [LOGITS, SOFTMAX, HEAD]), "loss")) == 1

@@ -1,0 +1,450 @@
+"""Advice on recomputation, on small programs like ones that were recompiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attacks
+import pytest
+from advice_programs import Buffer, Make, Row, advice, argument, loop, output, program
+
+import xlamem
+
+# -- recomputation -------------------------------------------------------------------------------
+
+
+def products(*names: str, frames: tuple[int, int] = (0, 0)) -> list[Buffer]:
+    """Return two small products for each name, which nothing keeps: a layer with less is no layer."""
+    return [
+        Buffer(f"dot.{frame}.{i}.{k}", "f32[2,2]", (0, 0), f"{name}/dot_general", frame=frame)
+        for i, name in enumerate(names)
+        for k, frame in enumerate(frames)
+    ]
+
+
+LAYERS = [f"jit(f)/jvp(layer_{i})" for i in range(4)]
+
+
+@pytest.mark.parametrize(("trips", "n"), [(5, 0), (64, 1), (63, 1), (32, 1)])
+def test_a_loop_with_another_number_of_iterations_stacks_nothing(trips: int, n: int, make: Make) -> None:
+    """Random bits of dropout, with a batch of 64, are the result of a loop with 5 rounds."""
+    bits = loop("while.1{1}", trips, "jit(f)/jvp()/while")._replace(shape="u32[64,32,64]", live=(3, 7))
+    gradient = Buffer("g", "f32[64,32,64]", (7, 8), "jit(f)/transpose(jvp())/mul")
+    dump = program(make, [argument("x", "f32[64,32]", 0), bits, gradient])
+    assert len(advice(dump, "recompute")) == n
+
+
+def test_activations_that_are_read_back_in_the_backward_pass(make: Make) -> None:
+    """The last reader of an activation is a copy with its name, which is of the forward pass as the activation is.
+
+    So is an instruction that the compiler moved between those of the backward pass.
+    """
+    forward, backward = "jit(f)/jvp(layer_{})/mlp/dot_general", "jit(f)/transpose(jvp(layer_{}))/mlp/dot_general"
+    dump = program(
+        make,
+        [
+            Buffer("h.0", "f32[64,64]", (0, 6), forward.format(0), uses="  copy-start.0, operand 0"),
+            Buffer("h.1", "f32[64,64]", (1, 8), forward.format(1), uses="  copy-start.1, operand 0"),
+            Buffer("h.2", "f32[64,64]", (2, 3), forward.format(2)),
+            Buffer("g.2", "f32[8,8]", (3, 4), backward.format(2)),
+            Buffer("g.1", "f32[8,8]", (4, 5), backward.format(1)),
+            Buffer("copy-start.0", "f32[64,64]", (6, 6), instruction="copy-start(%h.0)"),
+            Buffer("late", "f32[8,8]", (7, 9), forward.format(0)),
+            Buffer("copy-start.1", "f32[64,64]", (8, 8), instruction="copy-start(%h.1)"),
+            Buffer("g.0", "f32[8,8]", (9, 9), backward.format(0)),
+            *products(*LAYERS[:3]),
+        ],
+    )
+    (row,) = advice(dump, "recompute")
+    assert (row["scope"], row["n_buffers"]) == ("layer_*", 6)  # h.0 to h.2, two copies of these, and what is late
+
+
+@pytest.mark.parametrize(
+    ("backward", "wanted"),
+    [
+        ("mul", "Wrap each of these layers in jax.checkpoint."),
+        ("checkpoint/rematted_computation/tanh", "The policy of jax.checkpoint keeps activations of these layers."),
+        ("checkpoint/rematted_computation/dot_general", None),
+    ],
+)
+def test_layers_that_are_checkpointed_already(backward: str, wanted: str | None, make: Make) -> None:
+    """A policy may keep results of matrix products. Without one, these are computed again."""
+    forward = [Buffer(f"h.{i}", "f32[64,64]", (i, 8 - i), f"jit(f)/jvp(layer_{i})/dot_general") for i in range(4)]
+    name = "jit(f)/transpose(jvp(layer_{}))/{}"
+    gradients = [Buffer(f"g.{i}", "f32[8,8]", (8 - i, 9 - i), name.format(i, backward)) for i in range(4)]
+    rows = advice(program(make, forward + gradients + products(*LAYERS), "tpu"), "recompute")
+    assert [r["action"].startswith(wanted) for r in rows] == ([True] if wanted else [])
+
+
+@pytest.mark.parametrize(("platform", "side", "n"), [("cpu", 64, 0), ("tpu", 64, 1), ("cpu", 128, 1)])
+def test_layers_of_different_shapes_are_no_loop(platform: str, side: int, n: int, make: Make) -> None:
+    """The stages of a convolutional network cannot be the iterations of a loop, which a CPU needs."""
+    shapes = ["f32[128,64]", f"f32[{side},64]", "f32[96,64]"]
+    forward = [Buffer(f"h.{i}", s, (i, 8 - i), f"jit(f)/jvp(layer_{i})/tanh") for i, s in enumerate(shapes)]
+    name = "jit(f)/transpose(jvp(layer_{}))/mul"
+    gradients = [Buffer(f"g.{i}", "f32[8,8]", (8 - i, 9 - i), name.format(i)) for i in range(3)]
+    assert len(advice(program(make, forward + gradients, platform), "recompute")) == n
+
+
+Calls = list[tuple[str, int]]
+"""A function and a line in it for each call on a stack, the outermost first."""
+INIT, STEP, LOSS = ("<module>", 9), ("step", 8), ("step.<locals>.loss", 7)
+
+
+def stack_frames(*stacks: Calls) -> str:
+    """Return an HLO text with frames of these stacks and of their callers.
+
+    The frames 1, 3, 5, … are those of the stacks, and the next one of each is another line of the same call.
+    """
+    names = sorted({name for stack in stacks for name, _ in stack})
+    paths = [(*outer, (name, line)) for *outer, (name, first) in stacks for line in (first, first + 100)]
+    paths += sorted({path[:n] for path in paths for n in range(1, len(path))} - {*paths})
+    number = {path: i for i, path in enumerate(paths, 1)}
+    locations = [
+        f"{{file_name_id={1 + name.startswith('Linear')} function_name_id={names.index(name) + 1} line={line}}}"
+        for *_, (name, line) in paths
+    ]
+    frames = [f"{{file_location_id={i} parent_frame_id={number.get(p[:-1], 0) + 1}}}" for p, i in number.items()]
+    tables = {
+        "FileNames": ['"/m/train.py"', '"/v/site-packages/flax/nn.py"'],
+        "FunctionNames": [f'"{name}"' for name in names],
+        "FileLocations": locations,
+        "StackFrames": frames,
+    }
+    titled = ("\n".join([title, *(f"{i} {row}" for i, row in enumerate(rows, 1))]) for title, rows in tables.items())
+    header = "\n" + "\n\n".join(titled) + "\n\n"
+    return attacks.hlo("ENTRY %main () -> f32[2] {\n}\n", header=header)
+
+
+def step_of_layers(make: Make, frames: Sequence[Sequence[int]], platform: str = "tpu", **others: str) -> list[Row]:
+    """Return the recomputations advised to a training step whose n-th layer keeps an array for each of these stacks."""
+    kept = [Buffer(f"h.{i}.{k}", "f32[64,64]", (i, 8 - i), "jit(f)/jvp()/dot_general", frame=max(0, 2 * k - 1))
+            for i, layer in enumerate(frames) for k in layer]  # fmt: skip
+    name = "jit(f)/transpose(jvp())/mul"
+    gradients = [Buffer(f"g.{i}", "f32[8,8]", (8 - i, 9 - i), name) for i in range(len(frames))]
+    inside = {k for layer in frames for k in layer}
+    more = [b for k in inside for b in products("jit(f)/jvp()", frames=(max(0, 2 * k - 1), 2 * k))]
+    return advice(program(make, kept + gradients + more, platform, **others), "recompute")
+
+
+BLOCK = [LOSS, ("Block.__call__", 3)]
+HELPERS = [[STEP, LOSS, ("Block.__call__", line), ("conv", 1)] for line in (3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("stacks", "layers", "function"),
+    [
+        ([[STEP, *BLOCK]], [[1]] * 3, "Block.__call__"),
+        ([[STEP, *BLOCK, ("Linear.__call__", 2)]], [[1]] * 3, "Block.__call__"),  # of a library
+        ([[INIT, STEP, LOSS]], [[1]] * 3, "loss"),  # a loop in the loss
+        (HELPERS, [[1, 2]] * 3, "Block.__call__"),  # a helper that each layer calls twice
+        (HELPERS, [[1]] * 3, "conv"),  # once
+        ([[LOSS, ("block", 3)], [LOSS, ("block", 4)]], [[1, 2], [1], [1]], "block"),
+        # A line for each layer, and no loop:
+        ([[("loss", n), ("block", m)] for n in (5, 6) for m in (1, 2)], [[1, 2], [3, 4]], "block"),
+        ([[("loss", n), ("dense", 1)] for n in (5, 6)], [[1], [2]], None),
+        ([[("loss", n)] for n in (5, 6)], [[1], [2]], None),
+        # Half of the bytes are elsewhere, in every layer:
+        ([[*BLOCK], [LOSS, ("norm", 2)]], [[1, 2]] * 3, "loss"),
+    ],
+)  # fmt: skip
+def test_calls_of_a_function_are_layers(
+    stacks: list[Calls], layers: list[list[int]], function: str | None, make: Make
+) -> None:
+    """No scope has a number. The function is the innermost one that runs once per layer."""
+    rows = step_of_layers(make, layers, hlo=stack_frames(*stacks))
+    action = f"Wrap each layer in jax.checkpoint: the code in `{function}` that runs several times."
+    wanted = [(action, function)] if function else []
+    assert [(r["action"].partition(" Try")[0], r["function"]) for r in rows] == wanted
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_helper_with_a_single_product_is_no_layer(n: int, make: Make) -> None:
+    """What others read of it is kept: jax.checkpoint around it cost 192 MiB of 401 on a TPU."""
+    kept = [Buffer(f"h.{i}", "f32[64,64]", (i, 8), "jit(f)/jvp()/dot_general", frame=1) for i in range(4)]
+    gradient = Buffer("g", "f32[8,8]", (7, 9), "jit(f)/transpose(jvp())/mul")
+    more = products("jit(f)/jvp()", frames=(1, n))
+    dump = program(make, [*kept, gradient, *more], "tpu", hlo=stack_frames([STEP, LOSS, ("dense", 1)]))
+    assert len(advice(dump, "recompute")) == n - 1
+
+
+@pytest.mark.parametrize(("shape", "n"), [("f32[64,64]", 0), ("f32[64,32]", 1)])
+def test_arrays_like_an_updated_argument_are_no_layers(shape: str, n: int, make: Make) -> None:
+    """They may be its gradients, which are not computed again."""
+    kept = [Buffer(f"h.{i}", "f32[64,64]", (i, 8), "jit(f)/jvp()/dot_general", frame=1) for i in range(4)]
+    gradient = Buffer("g", "f32[8,8]", (7, 9), "jit(f)/transpose(jvp())/mul")
+    w = argument("w", shape, 0, uses="  w.new, operand 0")
+    update = output("w.new", shape, op_name="jit(f)/sub", instruction="fusion(%p.0), kind=kLoop, calls=%f")
+    more = products("jit(f)/jvp()", frames=(1, 2))
+    dump = program(make, [w, *kept, gradient, update, *more], "tpu", hlo=stack_frames([STEP, LOSS, ("dense", 1)]))
+    assert len(advice(dump, "recompute")) == n
+
+
+@pytest.mark.parametrize("frame", [1, 3])
+def test_what_others_read_of_a_layer_is_kept(frame: int, make: Make) -> None:
+    """If that is all there is, nothing is saved."""
+    kept = [
+        Buffer(f"h.{i}", "f32[64,64]", (i, 8 - i), "jit(f)/jvp()/dot_general", uses=f"  u.{i}, operand 0", frame=1)
+        for i in range(3)
+    ]
+    name = "jit(f)/transpose(jvp())/mul"
+    users = [Buffer(f"u.{i}", "f32[8,8]", (8 - i, 9 - i), name, frame=frame) for i in range(3)]
+    more = products("jit(f)/jvp()", frames=(1, 2))
+    dump = program(make, [*kept, *users, *more], "tpu", hlo=stack_frames([STEP, *BLOCK], [STEP, LOSS]))
+    assert len(advice(dump, "recompute")) == (frame == 1)
+
+
+def test_results_of_one_instruction_are_no_layers(make: Make) -> None:
+    kept = [Buffer(f"call{{{i}}}", "f32[64,64]", (1, 8), "jit(f)/jvp()/dot_general", frame=1) for i in range(4)]
+    gradient = Buffer("g", "f32[8,8]", (7, 9), "jit(f)/transpose(jvp())/mul")
+    more = products("jit(f)/jvp()", frames=(1, 2))
+    dump = program(make, [*kept, gradient, *more], "tpu", hlo=stack_frames([STEP, *BLOCK]))
+    assert advice(dump, "recompute") == []
+
+
+def test_layers_without_stack_frames(make: Make) -> None:
+    """Which function runs several times is not known."""
+    assert step_of_layers(make, [[0]] * 3) == []
+    assert step_of_layers(make, [[1]] * 3) == []
+
+
+def test_bounds_of_calls_count_the_largest_layer(make: Make) -> None:
+    (row,) = step_of_layers(make, [[1, 2], [1, 2], [1, 2], [1]], hlo=stack_frames(*HELPERS))
+    assert (row["n_buffers"], row["lower"]) == (7, -2 << 14)
+
+
+@pytest.mark.parametrize(
+    ("read", "copied", "platform", "kept"),
+    [
+        (1, False, "tpu", 0),  # within the layer
+        (2, False, "tpu", 1),  # when the next layer has begun
+        (2, True, "tpu", 1),
+        (1, True, "tpu", 0),
+        (7, False, "tpu", 0),  # by the backward pass
+        (None, False, "tpu", None),  # it is not known when anything is read
+        (2, False, "cpu", None),
+    ],
+)
+def test_layers_keep_what_they_pass_on(
+    read: int | None, copied: bool, platform: str, kept: int | None, make: Make
+) -> None:
+    """Of two arrays of each layer, one may be read by the next layer, or be a copy of what that reads."""
+    name, kib = "jit(f)/jvp(layer_{})/mul", 1 << 10
+    buffers = []
+    for i in range(3):
+        step = None if read is None else min(2 * i + read, 8)
+        uses = f"  s.{step}, operand 0\n" if step is not None else ""
+        live = (2 * i, 9 - i)
+        buffers.append(Buffer(f"e.{i}", "f32[64,64]", live, name.format(i), uses=uses and f"  s.{live[1]}, operand 0"))
+        if copied:
+            buffers.append(Buffer(f"x.{i}", "f32[2,2]", (2 * i, step or 0), name.format(i),
+                                  uses=f"{uses}  h.{i}, operand 0"))  # fmt: skip
+            buffers.append(Buffer(f"h.{i}", "f32[64,64]", live, name.format(i), f"copy(%x.{i})"))
+        else:
+            buffers.append(Buffer(f"h.{i}", "f32[64,64]", live, name.format(i), uses=uses.rstrip()))
+    gradients = [Buffer(f"g.{i}", "f32[]", (8 - i, 8 - i), f"jit(f)/transpose(jvp(layer_{i}))/mul") for i in range(3)]
+    (row,) = advice(program(make, buffers + gradients + products(*LAYERS[:3]), platform), "recompute")
+    if kept is None:
+        assert row["lower"] == -32 * kib
+    else:
+        # Three layers keep two arrays of 16 KiB. Then the backward pass needs those of one layer, and what two pass on.
+        assert row["lower"] == pytest.approx(0.7 * (6 - 2 - 2 * kept) * 16 * kib, abs=100)
+
+
+@pytest.mark.parametrize("again", [0, 1, 2, 3])
+def test_layers_that_the_compiler_computes_again(again: int, make: Make) -> None:
+    """Of four arrays that are kept, some are second copies, which XLA computes because memory is scarce.
+
+    jax.checkpoint saves nothing of these for certain. If they have more than half of the bytes, it may save nothing.
+    """
+    names = [f"h.{i}.remat2" if i < again else f"h.{i}" for i in range(4)]
+    name, use = "jit(f)/jvp(layer_{})/mul", "  s.9, operand 0"
+    kept = [Buffer(n, f"f32[{64 + i},64]", (i, 9), name.format(i), uses=use) for i, n in enumerate(names)]
+    gradients = [Buffer(f"g.{i}", "f32[]", (8 - i, 8 - i), f"jit(f)/transpose(jvp(layer_{i}))/mul") for i in range(4)]
+    (row,) = advice(program(make, kept + gradients + products(*LAYERS), "tpu"), "recompute")
+    largest, sizes = 4 * 67 * 64, [4 * (64 + i) * 64 for i in range(again, 4)]
+    assert row["lower"] == (-largest if again > 2 else pytest.approx(0.7 * (sum(sizes) - largest), abs=100))
+    assert row["upper"] >= 4 * 64 * (64 + 65 + 66 + 67)
+
+
+@pytest.mark.parametrize(("name", "n"), [("h.0.remat2", 0), ("h.0", 1)])
+def test_the_compiler_computes_one_layer_at_a_time_again(name: str, n: int, make: Make) -> None:
+    """At the peak are second copies of one layer, and little of the others: jax.checkpoint saved 1.5 % of that."""
+    names, use = [name, "h.1", "h.2", "h.3"], "  s.9, operand 0"
+    rows = [512, 64, 65, 66]
+    kept = [Buffer(names[i], f"f32[{rows[i]},64]", (i, 9), f"jit(f)/jvp(layer_{i})/mul", uses=use) for i in range(4)]
+    gradients = [Buffer(f"g.{i}", "f32[]", (8 - i, 8 - i), f"jit(f)/transpose(jvp(layer_{i}))/mul") for i in range(4)]
+    assert len(advice(program(make, kept + gradients + products(*LAYERS), "tpu"), "recompute")) == n
+
+
+def test_what_is_computed_once_is_no_layer(make: Make) -> None:
+    """Nor are the weights that are converted for each layer, nor what few of many layers keep."""
+    frames = stack_frames([STEP, LOSS, ("block", 3)], [STEP, LOSS, ("embed", 5)])
+    assert step_of_layers(make, [[1]], hlo=frames) == []
+    assert step_of_layers(make, [[1, 2]], hlo=frames) == []
+    (row,) = step_of_layers(make, [[1, 2], [1, 2], [1], [1], [1]], hlo=frames)
+    assert row["n_buffers"] == 5
+    weights = [argument(f"params[{i}]", "f32[64,64]", i) for i in range(3)]
+    updated = [output(f"out.{i}", "f32[64,64]") for i in range(3)]
+    kept = [Buffer(f"h.{i}", "f32[64,64]", (i, 8 - i), "jit(f)/jvp()/convert_element_type", frame=1) for i in range(3)]
+    gradient = Buffer("g", "f32[8,8]", (6, 9), "jit(f)/transpose(jvp())/mul")
+    assert advice(program(make, [*weights, *updated, *kept, gradient], "tpu", hlo=frames), "recompute") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "instruction", "n"),
+    [
+        ("dot_general", "add(%x, %x)", 1),
+        ("reduce_sum", "add(%x, %x)", 0),  # the terms of a sum
+        ("dot_general", "copy(%h.0)", 0),  # a value and its copy
+    ],
+)
+def test_two_values_of_a_line_may_be_no_layers(name: str, instruction: str, n: int, make: Make) -> None:
+    name = f"jit(f)/jvp()/{name}"
+    kept = [
+        Buffer("h.0", "f32[64,64]", (0, 8), name, "add(%x, %x)", frame=1),
+        Buffer("h.1", "f32[64,64]", (1, 8), name, instruction, frame=1),
+    ]
+    gradient = Buffer("g", "f32[8,8]", (7, 9), "jit(f)/transpose(jvp())/mul")
+    more = products("jit(f)/jvp()", frames=(1, 2))
+    dump = program(make, [*kept, gradient, *more], "tpu", hlo=stack_frames([STEP, *BLOCK]))
+    assert len(advice(dump, "recompute")) == n
+
+
+@pytest.mark.parametrize("frame", [1, 3])
+@pytest.mark.parametrize("kept", ["tanh", "dot_general"])
+@pytest.mark.parametrize("again", ["tanh", "dot_general"])
+def test_calls_that_are_checkpointed_already(kept: str, again: str, frame: int, make: Make) -> None:
+    """A policy that keeps products may keep less. Where products are computed again, all of it is.
+
+    What another function computes again does not matter.
+    """
+    forward = [Buffer(f"h.{i}", "f32[64,64]", (i, 8 - i), f"jit(f)/jvp(checkpoint)/{kept}", frame=1) for i in range(3)]
+    name = f"jit(f)/transpose(jvp(checkpoint))/rematted_computation/{again}"
+    gradients = [Buffer(f"g.{i}", "f32[8,8]", (8 - i, 9 - i), name, frame=frame) for i in range(3)]
+    more = products("jit(f)/jvp(checkpoint)", frames=(1, 2))
+    dump = program(make, forward + gradients + more, "tpu", hlo=stack_frames([STEP, *BLOCK], [STEP, LOSS]))
+    actions = [r["action"] for r in advice(dump, "recompute")]
+    if frame == 3:
+        (action,) = actions
+        assert action.startswith("Wrap each layer in jax.checkpoint")
+    elif (kept, again) == ("dot_general", "tanh"):
+        (action,) = actions
+        assert action.startswith("The policy of jax.checkpoint keeps activations of these layers.")
+    else:
+        assert actions == []
+
+
+def test_a_policy_of_a_loop(make: Make) -> None:
+    """The body is checkpointed, but nothing in it is computed again."""
+    stack, scope = "f32[8,64,64]", "jit(f)/transpose(jvp())/while/body/checkpoint/"
+    dump = program(
+        make,
+        [
+            loop("while.1", 8, "jit(f)/jvp()/while", live=(2, 2)),
+            Buffer("while.1{1}", stack, (2, 6), "jit(f)/jvp()/while", uses="  s.5, operand 0"),
+            Buffer("h", "f32[64,64]", (1, 2), "jit(f)/jvp()/while/body/dot_general"),
+            Buffer("g.1", "f32[64,64]", (4, 5), f"{scope}mul"),
+            Buffer("g.2", "f32[64,64]", (5, 6), f"{scope}dot_general"),
+        ],
+    )
+    (row,) = advice(dump, "recompute")
+    assert row["action"].startswith("The policy of jax.checkpoint keeps activations of the loop.")
+    assert row["names"] is None
+    # What the loop passes on is in another memory space, and stays there.
+    assert row["upper"] >= 4 * 8 * 64 * 64 - 4 * 64 * 64
+
+
+@pytest.mark.parametrize(("body", "kinds"), [("", ["recompute", "scan"]), ("checkpoint/", ["offload", "scan"])])
+def test_a_loop_that_is_computed_again(body: str, kinds: list[str], make: Make) -> None:
+    """Layers are checkpointed, but not the loop over time in each: its states are stacked in the backward pass."""
+    layer = "jit(f)/transpose(jvp())/while/body/checkpoint/"
+    time = f"{layer}rematted_computation/while"
+    again = f"{layer}while/body/{body}{'rematted_computation/' if body else ''}"
+    dump = program(
+        make,
+        [
+            loop("while.1", 16, time, live=(3, 3)),
+            Buffer("while.1{1}", "f32[16,64,64]", (3, 7), time, uses="  s.5, operand 0"),
+            Buffer("other", "f32[64,64]", (5, 6), f"{layer}rematted_computation/tanh"),
+            Buffer("h", "f32[64,64]", (5, 6), f"{again}tanh"),
+            Buffer("g", "f32[64,64]", (6, 7), f"{layer}while/body/{body}mul"),
+        ],
+        "tpu",
+    )
+    found = [r["kind"] for r in xlamem.advise(dump).to_pylist() if r["kind"] in ("recompute", "scan", "offload")]
+    assert sorted(found) == kinds
+
+
+@pytest.mark.parametrize(("n", "kinds"), [(1, {"offload"}), (2, {"recompute"})])
+def test_a_checkpointed_loop_that_keeps_only_what_it_passes_on(n: int, kinds: set[str], make: Make) -> None:
+    """What it computes again is inside of fusions. It passes on one array; a policy keeps another stack."""
+    name, scope = "jit(f)/jvp()/while", "jit(f)/transpose(jvp())/while/body/checkpoint/"
+    stacks = [Buffer(f"while.1{{{i + 2}}}", "f32[8,64,64]", (2, 6), name, uses="  s.4, operand 0") for i in range(n)]
+    passed_on = Buffer("while.1{1}", "f32[1,64,64]", (2, 2), name)
+    dump = program(
+        make,
+        [loop("while.1", 8, name, live=(2, 2)), *stacks, passed_on, Buffer("g", "f32[64,64]", (4, 5), f"{scope}mul")],
+        "tpu",
+    )
+    assert {r["kind"] for r in xlamem.advise(dump).to_pylist()} & {"offload", "recompute"} == kinds
+
+
+@pytest.mark.parametrize(("primitive", "kind"), [("reduce_precision", "recompute"), ("exp", "offload")])
+def test_a_loop_of_which_a_policy_saves_products(primitive: str, kind: str, make: Make) -> None:
+    """JAX rounds what a policy saves. The backward pass computes what is elementwise again."""
+    forward, scope = "jit(f)/jvp()/while/body", "jit(f)/transpose(jvp())/while/body/checkpoint/rematted_computation"
+    stack = loop("while.1{1}", 8, f"{forward}/{primitive}", live=(2, 6), uses="  s.4, operand 0")
+    again = Buffer("g", "f32[64,64]", (4, 5), f"{scope}/mul")
+    dump = program(make, [stack._replace(shape="f32[8,64,64]"), again], "tpu")
+    (row,) = [r for r in xlamem.advise(dump).to_pylist() if r["kind"] in ("offload", "recompute")]
+    assert row["kind"] == kind
+    if kind == "recompute":
+        assert row["action"].startswith("The policy of jax.checkpoint keeps activations of the loop.")
+
+
+def test_a_loop_that_passes_on_less_than_it_stacks(make: Make) -> None:
+    """Two vectors, and each iteration stacks a matrix: recomputation keeps the vectors only."""
+    name = "jit(f)/jvp()/while"
+    carry = Buffer("while.1{1}", "f32[64]", (2, 2), name)
+    stack = Buffer("while.1{2}", "f32[8,128,64]", (2, 6), name, uses="  s.4, operand 0")
+    gradient = Buffer("g", "f32[128,64]", (4, 5), "jit(f)/transpose(jvp())/while/body/mul")
+    dump = program(make, [loop("while.1", 8, name, live=(2, 2)), carry, stack, gradient])
+    (row,) = advice(dump, "recompute")
+    assert row["lower"] < stack.size * 3 // 4 < stack.size - 8 * carry.size < row["upper"]
+
+
+@pytest.mark.parametrize(("rows", "n"), [(8, 1), (256, 0)])
+def test_chunks_of_a_loop_over_weights(rows: int, n: int, make: Make) -> None:
+    """The backward pass of a chunk has its weights and gradients, which cost more than the chunks saved."""
+    name, back = "jit(f)/jvp()/while", "jit(f)/transpose(jvp())/while"
+    weights = argument("w", f"f32[8,{rows},64]", 0, uses="  while.2, operand 0 {2}")
+    kept = Buffer("while.1{1}", "f32[8,64,64]", (2, 6), name, uses="  while.2, operand 0 {1}\n  s.4, operand 0")
+    backward = Buffer("g", "f32[64,64]", (4, 5), f"{back}/body/checkpoint/rematted_computation/mul")
+    loops = [loop("while.1", 8, name, live=(2, 2)), loop("while.2", 8, back, live=(6, 7))]
+    dump = program(make, [weights, loops[0], kept, backward, loops[1]])
+    assert len(advice(dump, "scan")) == n
+
+
+def test_slices_of_a_stack_are_not_needed_either(make: Make) -> None:
+    """A loop of loops has a slice of a stack, and a copy of it, at the peak, which recomputation saved as well."""
+    dump = program(
+        make,
+        [
+            loop("while.1", 8, "jit(f)/jvp()/while", live=(2, 2)),
+            Buffer("while.1{1}", "f32[8,64,64]", (2, 7), "jit(f)/jvp()/while", uses="  s.5, operand 0"),
+            Buffer("slice", "f32[1,64,64]", (4, 6), "jit(f)/transpose(jvp())/while/body/mul"),
+            Buffer("copy", "f32[1,64,64]", (4, 6), "jit(f)/transpose(jvp())/while/body/mul"),
+        ],
+    )
+    (row,) = advice(dump, "recompute")
+    assert row["upper"] >= (8 + 2) * 64 * 64 * 4 - 8 * 64 * 64 * 4 // 2
+
+
+@pytest.mark.parametrize(("n", "rows"), [(8, 0), (1 << 16, 1)])
+def test_no_other_element_type_for_few_bytes(n: int, rows: int, make: Make) -> None:
+    """Half of 512 bytes was called a saving of up to 61 MiB, because other buffers may move to VMEM."""
+    loss = Buffer("loss", f"f32[{n}]", (0, 8), "jit(f)/jvp()/reduce_sum")
+    large = Buffer("h", "s8[65536]", (0, 8), "jit(f)/jvp()/round")
+    dump = program(make, [argument("x", "s8[65536]", 0), loss, large], "tpu")
+    assert len([r for r in advice(dump, "dtype") if r["argument"] is None]) == rows
