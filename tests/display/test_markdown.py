@@ -14,7 +14,9 @@ TEXTS = ["".join(letters) for n in range(6) for letters in product("a` |", repea
 
 def read_code(span: str) -> str:
     """The text of a code span."""
-    fence, content = re.fullmatch(r"(`+)(.*?[^`])\1", span).groups()  # type: ignore[union-attr]
+    match = re.fullmatch(r"(`+)(.*?[^`])\1", span)
+    assert match is not None
+    fence, content = match.groups()
     assert len(fence) not in map(len, re.findall("`+", content))
     is_padded = content[0] == content[-1] == " " and content.strip(" ")
     return content[1:-1] if is_padded else content

@@ -358,7 +358,7 @@ def test_interrupted_where_text_is_unknown(part: str, monkeypatch: pytest.Monkey
     members = texts(next(s for s in SHIPPED if needed <= {m.role for m in s.members}))
     for role, data in members.items():
         lines = data.splitlines(keepends=True)
-        members[role] = b"".join([*lines[:-9], *[b"nobody knows this\n"] * 3, lines[-9], lines[-1][:3]])
+        members[role] = b"".join([*lines[:-9], *[b"unknown line\n"] * 3, lines[-9], lines[-1][:3]])
     members["live-range"] = re.sub(rb"(?m)^    (\w[^:]*:\d+-\d+)$", rb"    un\1", members["live-range"], count=3)
     source = held("x", members)
     dump, expected = xlamem.read(source, threads=1), xlamem.read(source, threads=1)

@@ -207,7 +207,7 @@ def _in_single_scopes(c: Context, *, gone: bool) -> bool:
 
 def _loop_scopes(p: Program) -> set[str]:
     """Return the scopes, with folded layers, in which there are loops."""
-    names = pa.array(sorted(_loop_names(p), key=str), pa.string())
+    names = pa.array([*_loop_names(p)], pa.string())
     return {scope or "" for scope in scopes(names, fold=True).to_pylist()}
 
 

@@ -46,8 +46,8 @@ def attention_by_parts(a: Activations) -> Iterator[Intervention]:
     is_saved = a.with_slot_mates(_saved_by_policy(a, members))
     sure = a.w.only(a.with_slot_mates(members & ~is_saved)) if is_saved.any() else only
     certain, estimate, best = (
-        a.w.saved(Change(0, -bytes_ + np.where(bytes_ > 0, more, 0)))
-        for bytes_, more in ((sure, in_flight), (only, in_flight), (only, 0))
+        a.w.saved(Change(0, -freed + np.where(freed > 0, more, 0)))
+        for freed, more in ((sure, in_flight), (only, in_flight), (only, 0))
     )
     if parts < 2 or estimate <= 0:
         return
