@@ -31,10 +31,11 @@ def line_of(data: Any, begin: Ints) -> Ints:
 
 def keep_instructions(batch: Batch, repeats: Ints, rows: Ints) -> None:
     """Keep these rows of `instructions`, and drop the faults of texts that begin at one of `repeats`."""
-    lines, faults = line_of(batch.span.section.data, repeats), batch.faults
-    dropped = faults[:, 0] == _INSTRUCTION_DIFFERS  # from within the span; compared with earlier spans below
-    dropped |= (faults[:, 0] == _NOT_UTF8) & np.isin(faults[:, 1], lines)
-    batch.faults = np.ascontiguousarray(faults[~dropped])
+    if len(faults := batch.faults):
+        dropped = faults[:, 0] == _INSTRUCTION_DIFFERS  # from within the span; compared with earlier spans below
+        lines = line_of(batch.span.section.data, repeats)
+        dropped |= (faults[:, 0] == _NOT_UTF8) & np.isin(faults[:, 1], lines)
+        batch.faults = np.ascontiguousarray(faults[~dropped])
     _take(batch.tables["instructions"], rows)
 
 

@@ -63,8 +63,12 @@ class Task(Generic[T]):
             raise self._error
         return self._results[0]
 
+    @property
+    def is_done(self) -> bool:
+        return bool(self._results) or self._error is not None
+
     def _run(self) -> None:
-        if not self._results and self._error is None:
+        if not self.is_done:
             self._results.append(self._job())
 
     @property
@@ -127,7 +131,8 @@ class ThreadPool:
 
     def results(self, tasks: Sequence[Task[T]]) -> Iterator[T]:
         """Run the tasks, and yield their results in order, each as soon as it is there."""
+        rest = iter(tasks)
         for task in tasks:
-            task.run()
-        for task in tasks:
+            while not task.is_done and (other := next(rest, None)) is not None:
+                other.run()
             yield task.result()

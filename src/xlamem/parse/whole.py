@@ -43,6 +43,9 @@ SPAN_BYTES = 4 << 20
 MAX_SPAN_BYTES = 16 << 20
 """Maximum number of these bytes. Spans of one length can take 1 to 4 times as long, so there must be several."""
 
+LAST_SPANS = 3
+"""Number of spans at the end of a section that the workers scan first."""
+
 AHEAD_BYTES = 512 << 20
 """Maximum number of bytes that are scanned before a table of their section is requested."""
 
@@ -275,7 +278,11 @@ class WholeReader(Reader):
             return batch, span_names
 
         if spans:
-            self._queued[kind] = spans, [self._pool.submit(partial(scan, span)) for span in spans]
+            # Workers take the last spans first, the caller the first ones. Those at the end often take longest; the
+            # spans before them, which are then left, are small, so that the threads end at the same time.
+            last = [self._pool.submit(partial(scan, span)) for span in spans[-LAST_SPANS:]]
+            first = [self._pool.submit(partial(scan, span)) for span in spans[:-LAST_SPANS]]
+            self._queued[kind] = spans, first + last
 
     # -- for sections and checks ---------------------------------------------------------
 
