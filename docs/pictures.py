@@ -30,7 +30,7 @@ COLUMNS = 80
 
 SCREENS = {
     "peak.svg": "xlamem dumps --device v5e",
-    "advise.svg": "xlamem advise dumps --budget 15.75GiB",
+    "advise.svg": "xlamem advise dumps --device v5e",
 }
 """Files with the commands whose output they show, for the dump that does not fit."""
 

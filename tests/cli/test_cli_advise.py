@@ -64,6 +64,18 @@ def test_budgets(run: Any) -> None:
     assert "has no unit" in err
 
 
+def test_the_memory_of_a_device_is_a_budget(run: Any) -> None:
+    assert sentence(run(PROGRAM, "--device", "v5e")[1]) == "It fits the budget of 15.75 GiB already."
+    plan = json.loads(run(PROGRAM, "--json", "--device", "V3")[1])["plan"]
+    assert plan == json.loads(run(PROGRAM, "--json", "--budget", "16621523435B")[1])["plan"]
+    for given, message in (
+        (["--device", "v5e", "--budget", "5GiB"], "a budget and a device exclude each other"),
+        (["--device", "v9"], "no device 'v9'"),
+    ):
+        code, _, err = run(PROGRAM, *given)
+        assert (code, message in err) == (2, True)
+
+
 def test_json(run: Any) -> None:
     data = json.loads(run(PROGRAM, "--json", "--budget", "5GiB")[1])
     table, plan = compute.plan_advice(xlamem.read(PROGRAM), "5GiB")

@@ -475,6 +475,15 @@ def test_top_as_a_tree(run: Any) -> None:
     assert run("top", LAYERS, "--tree", "--by", "source").code == 2
 
 
+def test_lines_are_missed_only_without_hlo_text(run: Any, tmp_path: Path) -> None:
+    message = "No source lines: the dump lacks the HLO text"
+    for path in Path(TPU).glob("*after_optimizations-*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    assert message in run("top", tmp_path, "--by", "phase,source").out
+    assert message not in run("top", tmp_path, "--by", "phase").out
+    assert message not in run("top", TPU, "--by", "source").out
+
+
 def _size(line: str) -> float:
     amount, unit = line.split()[:2]
     return float(amount) * {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}[unit]

@@ -145,13 +145,16 @@ def test_advice_of_a_program() -> None:
             {"kind": "remat", "argument": None, "scope": "a/b", "function": None, "lower": 1, "upper": 2}]  # fmt: skip
     called = [{**rows[1], "argument": "w", "function": "f"}]
     assert plain(peak._advice(called, SimpleNamespace(available=0), None)[0]) == "advice remat f: 1 B to 2 B less"
-    fits: Any = SimpleNamespace(available=2048)
+    fits: Any = SimpleNamespace(available=2048, capacity=2049, device="v5e")
     lines = [plain(t) for t in peak._advice(rows, fits, None)]
     command = "xlamem advise PATH --budget 2.00KiB"
     assert lines == ["advice donate w: 5 B to 9 B less", "remat a/b: 1 B to 2 B less",
         f"how, and what else helps: {command}"]  # fmt: skip
     width = max(len(str(t).rstrip()) for t in peak._advice(rows, fits, None))
     assert [len(peak._advice(rows, fits, w)) for w in (width, width - 1)] == [3, 4]
+    for device, option in ("v5e", "--device v5e"), (None, "--budget 2.00KiB"):
+        fits.device, fits.capacity = device, 2048
+        assert plain(peak._advice(rows, fits, None)[-1]).endswith(f"xlamem advise PATH {option}")
     fits.available = 0
     assert plain(peak._advice(rows, fits, None)[-1]).endswith("xlamem advise PATH")
     assert peak._advice([], fits, None) == peak._advice(rows, None, None) == []

@@ -408,8 +408,8 @@ def test_json_of_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advise.console, "write_document", lambda *a: written.append(a))
     run: Any = advise.command.callback
     for found in (None, plan):
-        monkeypatch.setattr(advise.compute, "plan_advice", lambda _, budget, found=found: (table, found))
-        run(path="d", module=None, budget=None, as_json=True, limit=2)
+        monkeypatch.setattr(advise.compute, "plan_advice", lambda *_, found=found: (table, found))
+        run(path="d", module=None, budget=None, device=None, as_json=True, limit=2)
         assert written.pop() == ("advise", {
             "device_total": 9, "plan": None if found is None else vars(plan), "advice": [{"rank": 0}, {"rank": 1}],
             "n_rows": 3,

@@ -12,11 +12,13 @@ import pyarrow as pa
 
 from .. import schema
 from ..dump import DumpLike
+from ..errors import UsageError
 from .attention import attention_by_parts
 from .batches import smaller_batches
 from .buffer_names import source_columns
 from .capacity import byte_count
 from .columns import Ints, computed_table, nullable, take
+from .devices import device as device_named
 from .interventions import (
     MIN_SHARE,
     Intervention,
@@ -58,7 +60,7 @@ _OF_ACTIVATIONS: tuple[Callable[[LayerActivations], Iterator[Intervention]], ...
 )
 
 
-def advise(dump: DumpLike, budget: int | str | None = None) -> pa.Table:
+def advise(dump: DumpLike, budget: int | str | None = None, *, device: str | None = None) -> pa.Table:
     """Return what can be done so that less memory must fit, ranked by how much it saves.
 
     Each row names buffers and bounds, in bytes, of the change of `device_total`. A bound below 0 means that the
@@ -72,6 +74,8 @@ def advise(dump: DumpLike, budget: int | str | None = None) -> pa.Table:
     budget
         Bytes that may be needed, or a size with a unit (``"14GiB"``). ``in_plan`` is true for a short list whose
         lower bounds reach it, or for the list that comes closest. Interventions on the same buffers are not combined.
+    device
+        Name of a device (``"v5e"``, ``"h100"``), whose memory is the budget.
 
     Returns
     -------
@@ -81,9 +85,9 @@ def advise(dump: DumpLike, budget: int | str | None = None) -> pa.Table:
     Raises
     ------
     UsageError
-        The budget has no unit, or is negative.
+        The budget has no unit or is negative, the device is unknown, or both are given.
     """
-    return plan_advice(dump, budget)[0]
+    return plan_advice(dump, budget, device)[0]
 
 
 class Plan(NamedTuple):
@@ -102,9 +106,11 @@ class Plan(NamedTuple):
         return self.device_total - self.saved <= self.budget
 
 
-def plan_advice(dump: DumpLike, budget: int | str | None = None) -> tuple[pa.Table, Plan | None]:
+def plan_advice(
+    dump: DumpLike, budget: int | str | None = None, device: str | None = None
+) -> tuple[pa.Table, Plan | None]:
     """Return the table of `advise`, and how far the plan gets; None without a budget or without live ranges."""
-    limit = None if budget is None else byte_count("budget", budget)
+    limit = _limit(budget, device)
     p = program(dump)
     if p.steps is None or not len(p.owner):
         return schema.COMPUTED["advice"].empty, None
@@ -115,6 +121,14 @@ def plan_advice(dump: DumpLike, budget: int | str | None = None) -> tuple[pa.Tab
     chosen = _chosen(w, found, w.total - limit)
     reached = saved_together(w, [found[c] for c in chosen])
     return _table(w, found, chosen), Plan(w.total, limit, reached, len(chosen))
+
+
+def _limit(budget: int | str | None, device: str | None) -> int | None:
+    if device is None:
+        return None if budget is None else byte_count("budget", budget)
+    if budget is not None:
+        raise UsageError("a budget and a device exclude each other")
+    return device_named(device).usable
 
 
 def enough_alone(rows: list[dict[str, Any]], plan: Plan | None) -> list[dict[str, Any]]:

@@ -120,7 +120,7 @@ class Advise(Program):
     """What would make the program need less memory."""
 
     device_total: Annotated[int | None, "bytes that must fit; null if that is not known"]
-    plan: Annotated[Plan | None, "null without --budget, or without live ranges"]
+    plan: Annotated[Plan | None, "null without a budget, or without live ranges"]
     advice: list[Annotated[Row, schema.COMPUTED["advice"]]]
     n_rows: Annotated[int, "number of interventions, whatever --limit"]
 

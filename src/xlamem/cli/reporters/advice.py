@@ -46,7 +46,7 @@ def screen(dump: Dump, rows: list[Row], plan: Plan | None, output: Output) -> li
 
 
 def _how_to_see(plan: Plan | None, listed: list[Row], shown: list[Row]) -> str:
-    return "--limit shows more" if len(shown) < len(listed) or plan is None else "shown without --budget"
+    return "--limit shows more" if len(shown) < len(listed) or plan is None else "shown without a budget"
 
 
 def _summary(dump: Dump, rows: list[Row], plan: Plan | None, total: int) -> str:

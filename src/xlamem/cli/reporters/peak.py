@@ -90,11 +90,19 @@ def _advice(rows: Sequence[Row], fits: Fits | None, width: int | None) -> list[T
     places = [f"{row['kind']} {row['function'] or row['argument'] or row['scope'] or ''}".strip() for row in rows]
     texts = [one_line(f"{place}: {bound}") for place, bound in zip(places, bounds, strict=True)]
     texts = [shorten(text, width and width - INDENT) for text in texts]
-    budget = f" --budget {budget_text(fits.available)}" if fits.available > 0 else ""
-    lead, command = "how, and what else helps:", f"xlamem advise PATH{budget}"
+    lead, command = "how, and what else helps:", f"xlamem advise PATH{_budget(fits)}"
     together = f"{lead} {command}"
     more = [together] if width is None or INDENT + len(together) <= width else [lead, command]
     return [field("" if i else "advice", text) for i, text in enumerate([*texts, *((line, "dim") for line in more)])]
+
+
+def _budget(fits: Fits) -> str:
+    """Return the option of `xlamem advise` for the memory that is available, if any is."""
+    if fits.available <= 0:
+        return ""
+    if fits.device and fits.available == fits.capacity:
+        return f" --device {fits.device}"
+    return f" --budget {budget_text(fits.available)}"
 
 
 def budget_text(available: int) -> str:

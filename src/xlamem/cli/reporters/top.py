@@ -23,6 +23,7 @@ Row = dict[str, Any]
 N_ROWS = 20
 """Number of rows per memory space without --limit."""
 BAR_WIDTH = 16
+NO_SOURCE = "No source lines: the dump lacks the HLO text (*after_optimizations.txt), which names them."
 
 
 class Screen:
@@ -88,7 +89,13 @@ class Screen:
             else:
                 lines += self._list(members.slice(0, self.limit).to_pylist(), keys, space["bytes"])
                 lines += self._rest(members, keys, space["bytes"])
+        if "source" in keys and rows.num_rows and self._lacks_source(rows):
+            lines += [Text(), *(Text(line, "dim") for line in wrap(NO_SOURCE, 0, self.width))]
         return lines
+
+    def _lacks_source(self, rows: pa.Table) -> bool:
+        """Return whether no row has a source line because there is no HLO text."""
+        return rows["source"].null_count == rows.num_rows and "hlo" not in self.dump.files["role"].to_pylist()
 
     def _tree(self, rows: pa.Table) -> list[FoldedScope]:
         """Return the tree of scopes, with layers and other numbers folded if it does not fit otherwise."""

@@ -9,6 +9,7 @@ import click
 from ... import compute
 from ...dump import Dump
 from .. import console, options
+from ..completion import devices, one_of
 
 if TYPE_CHECKING:
     from ...compute.advice import Plan
@@ -18,15 +19,18 @@ if TYPE_CHECKING:
 @click.command("advise")
 @options.dump()
 @click.option("--budget", metavar="SIZE", help="Show a short list that makes the program fit (14GiB).")
+@click.option(
+    "--device", metavar="NAME", shell_complete=one_of(devices), help="The same for the memory of a device (v5e, h100)."
+)
 @options.output(csv=True, limit="Interventions shown.  [default: 10; all in JSON and CSV]", wide=True)
-def command(dump: Dump, budget: str | None, output: options.Output) -> None:
+def command(dump: Dump, budget: str | None, device: str | None, output: options.Output) -> None:
     """List what can be done so that the program in PATH needs less memory: donate an argument, recompute activations,
     change a shape or an element type, and so on, each with bounds of the bytes that it saves.
 
     The bounds hold for one intervention at a time. Those marked "try" depend on decisions of the compiler, and may
     cost memory.
     """
-    table, plan = compute.plan_advice(dump, budget)
+    table, plan = compute.plan_advice(dump, budget, device)
     if output.json:
         document: documents.Advise = {
             **options.program_json(dump),
