@@ -272,6 +272,47 @@ def test_a_custom_call_of_a_computation_has_the_name_of_its_root(first: str, mak
     assert xlamem.buffer(xlamem.read(make(members)), 1).value["op_name"] == "jit(f)/inner/neg"
 
 
+@pytest.mark.parametrize(
+    ("at_done", "with_hlo", "wanted"),
+    [
+        (', metadata={op_name="jit(f)/two/gather"}', True, "jit(f)/two/gather"),
+        (', metadata={op_name="jit(f)/while"}', True, "jit(f)/three/gather"),
+        ("", True, "jit(f)/three/gather"),
+        ("", False, None),
+    ],
+)
+def test_an_asynchronous_call_of_a_computation(
+    at_done: str, with_hlo: bool, wanted: str | None, make: Callable[..., Path]
+) -> None:
+    """A gather on a SparseCore is no copy of its operand, and its computation may be that of another gather too."""
+    call = 'f32[2] custom-call(%p), custom_call_target="TODO(b/1)", called_computations={%shared}'
+    text = f"""\
+%shared (q: f32[2]) -> f32[2] {{
+  %q = f32[2] parameter(0)
+  ROOT %r = f32[2] negate(%q), metadata={{op_name="jit(f)/three/gather"}}
+}}
+
+%wrapped (p: f32[2]) -> f32[2] {{
+  %p = f32[2] parameter(0)
+  ROOT %c = {call}
+}}
+
+ENTRY %main (x: f32[2]) -> f32[2] {{
+  %x = f32[2] parameter(0)
+  %a = {attacks.op_name("jit(f)/one/dot")}
+  %start = ((f32[2]), f32[2], u32[]) async-start(%a), calls=%wrapped
+  ROOT %done = f32[2] async-done(%start){at_done}
+}}
+"""
+    records = [
+        record(1, "a", attacks.op_name("jit(f)/one/dot"), uses="  c, operand 0\n  done, operand 0 {0,0}"),
+        record(2, "c", call, "  c\n  start {1}\n  done"),
+    ]
+    values, ranges = [value(1, "a"), value(2, "c", offset=8)], ["a{}:0-3", "c{}:1-3"]
+    members = attacks.dump(values, records=records, ranges=ranges, hlo=attacks.hlo(text) if with_hlo else "")
+    assert xlamem.buffer(xlamem.read(make(members)), 2).value["op_name"] == wanted
+
+
 GATHER = """\
 ENTRY %main (x: f32[2]) -> (f32[4], s32[4]) {
   %x = f32[2] parameter(0), metadata={op_name="x"}

@@ -81,6 +81,7 @@ class HloTrace:
         self._select, self._is_filled = has("^select$"), has("^(?:broadcast|constant)$")
         self._copy_done = has("^(?:copy-done|async-done|async-update)$")
         self._copy_start = has("^copy-start$")
+        self._async_done = has("^async-done$")
         self._keeps_element = has(COLLECTIVE)
         self._forwards = has(FORWARDING) | is_moving
         self._moves = self._forwards | has(MOVING)
@@ -118,6 +119,12 @@ class HloTrace:
         body = self.body
         is_entry: Mask = take(body.computation, rows) == body.entry
         return is_entry & (rows >= 0) & (take(body.parameter_number, rows) >= 0)
+
+    def is_done(self, rows: Ints) -> Mask:
+        """Return which rows are the ends of asynchronous operations with an op_name of their own."""
+        codes = np.asarray(self.body.op_name, np.int64)
+        clear = ~is_control_flow(self.body.text("op_name").combine_chunks().dictionary)
+        return (take(self._async_done, rows) > 0) & (take(clear, take(codes, rows)) > 0)
 
     def follow(self, rows: Ints, elements: Ints) -> End:
         """Return where the trace from each position ends: at a named instruction or an entry parameter."""

@@ -266,6 +266,7 @@ class Origins:
     def _follow_hlo(self, trace: HloTrace) -> None:
         """Name buffers after instructions inside fusions and loop bodies: also elements of fusions with a name."""
         p, element = self._p, self._element
+        self._name_after_done(trace)
         codes, names = p.names
         row = take(np.asarray(trace.body.rows_of(pc.cast(names, pa.string())), np.int64), codes)
         self._name_by_trace(trace, row, element, (self.origin == OWN) & (element >= 0) & (self.argument < 0))
@@ -273,6 +274,21 @@ class Origins:
             pass
         writes = take(_reserves_only(p), p.instruction_row) <= 0
         self._name_by_trace(trace, row, element, writes & (self.origin == NONE))
+
+    def _name_after_done(self, trace: HloTrace) -> None:
+        """Give results of asynchronous calls of a computation the name of the instruction at which they are done.
+
+        Several calls may share a computation, whose instructions have the name of one of them.
+        """
+        p = self._p
+        positions = p.optional("positions")
+        value = p.row_of_value(ints(positions, "value_id"))
+        selected = (value >= 0) & (take(_calls_computation(p), take(p.instruction_row, value)) > 0)
+        selected &= take(self.origin, value) == NONE
+        value, at = value[selected], pc.filter(positions["instruction"], arrow_array(selected))
+        row = np.asarray(trace.body.rows_of(pc.cast(at, pa.string()).combine_chunks()), np.int64)
+        is_done = trace.is_done(row)
+        self.source[value[is_done]], self.origin[value[is_done]] = row[is_done] + p.tables["instructions"].num_rows, OWN
 
     def _name_by_trace(self, trace: HloTrace, row: Ints, element: Ints, selected: Mask) -> None:
         p = self._p
@@ -326,7 +342,8 @@ class Origins:
         p, pending = self._p, self._pending
         rows = p.instruction_row[pending]
         updates = has_opcode(p, rows, "^dynamic-update-slice$")
-        selected = updates | has_opcode(p, rows, FORWARDING) | (take(_moves_without_name(p), rows) > 0)
+        moves = _moves_without_name(p) & ~_calls_computation(p)
+        selected = updates | has_opcode(p, rows, FORWARDING) | (take(moves, rows) > 0)
         # Operands after the first are not looked up.
         element = self._element[pending]
         selected &= (element <= 0) | ~has_opcode(p, rows, COLLECTIVE)
@@ -525,3 +542,9 @@ def _moves_without_name(p: Program) -> Mask:
     codes, names = p.texts("instructions", "instruction")
     wraps = flags_of(matching(names, _WRAPPED_MOVE), codes) & has_opcode(p, np.arange(len(codes)), "^fusion$")
     return nameless & (moves | wraps)
+
+
+def _calls_computation(p: Program) -> Mask:
+    """Return which instructions are custom calls of a computation, such as a gather on a SparseCore."""
+    called = np.asarray(pc.is_valid(p.tables["instructions"]["called_computations"]).to_numpy(), bool)
+    return called & has_opcode(p, np.arange(len(called)), "^custom-call")
