@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
 from buffer cimport NO_CODE, NO_INT, Buffer, n_columns, push, push_byte, push_code, release, release_columns
-from cursor cimport BLANK, balanced, line_end, name, name_end, skip, starts
+from cursor cimport BLANK, balanced, line_end, name, name_end, skip, starts, text_end
 from hlo_line cimport (
     CALL_KEYS, I_COMPUTATION, I_ELEMENT_TYPE, I_INSTRUCTION, I_OPCODE, N_CALLS, N_INTERNERS, Columns, Row, Scan,
     attributes, operands, take_index,
@@ -119,7 +119,7 @@ cdef const char* instruction(
         last = line_end(close, end)
     if close[0] != c')':
         return unknown_line(s, e)
-    e = last
+    e = text_end(close, last, end)
     row.op_name = row.source_file = NO_CODE
     row.source_line = row.stack_frame_id = NO_INT
     row.tuple_index = -1

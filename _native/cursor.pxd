@@ -58,6 +58,22 @@ cdef inline const char* line_end(const char* p, const char* end) noexcept nogil:
     return e if e != NULL else end - 1
 
 
+cdef inline const char* text_end(const char* begin, const char* stop, const char* end) noexcept nogil:
+    # The end of the text of an instruction of which the first line ends at `stop`. The metadata of a Pallas kernel are
+    # JSON on several lines: after a brace, lines that begin with a quote, up to one that begins with the other brace.
+    cdef const char* p
+    cdef const char* last = stop
+    while last > begin and last[-1] == c'{':
+        p = last + 1
+        while p < end and p[0] == c'"':
+            p = line_end(p, end) + 1
+        if p == last + 1 or p >= end or p[0] != c'}':
+            return last
+        begin = p
+        last = line_end(p, end)
+    return last
+
+
 cdef inline bint starts(const char* p, const char* end, const char* text, size_t n) noexcept nogil:
     return <size_t> (end - p) >= n and memcmp(p, text, n) == 0
 

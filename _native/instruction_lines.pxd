@@ -6,7 +6,7 @@ from libc.string cimport memchr, memcmp, memset
 from buffer cimport (
     NO_CODE, NO_MEMORY, Buffer, allocate_zeroed, prefetch, push_code, put, put_code, release, reserve_rows,
 )
-from cursor cimport ShortValue, line_end, name, short_value, starts
+from cursor cimport ShortValue, line_end, name, short_value, starts, text_end
 from fault cimport INSTRUCTION_DIFFERS, NOT_UTF8, UNKNOWN_LINE, W_INSTRUCTION, W_SAME_TEXT, W_UTF8, fault
 from gaps cimport MAX_TRIES, NO_ROW, Gaps, add_gap, clear_gaps, gapped_short, push_gaps
 from instruction cimport InstructionCaches, Instructions, InternerP, Parser, put_instruction
@@ -210,7 +210,7 @@ cdef inline const char* instruction_line(
         waiting.repeated = True
         s.n_waiting += 1
         return p + n + 1
-    stop = line_end(p, end)
+    stop = text_end(p, line_end(p, end), end)
     e = glued_record(p, stop, end, &value)
     if p[0] == c'%' and name(p + 1, &word) != NULL:
         waiting.line = line - s.base

@@ -126,6 +126,14 @@ class Reader:
         if close == len(line) or line[close] != ")":
             self.good = False
             return 0
+        while line.endswith("{") and close + 1 < len(line):  # JSON of a Pallas kernel on lines of its own
+            last = i + more + 1
+            while last < len(self.lines) and self.lines[last].startswith('"'):
+                last += 1
+            if last in (i + more + 1, len(self.lines)) or not self.lines[last].startswith("}"):
+                break
+            line = "\n".join([line, *self.lines[i + more + 1 : last + 1]])
+            more = last - i
         row: Row = {
             "instruction": found[2], "computation": len(self.body.computations) - 1, "opcode": known[1],
             "element_type": array[1] if (array := re.compile(r"([A-Za-z0-9_.-]+)\[").match(line, shape)) else None,

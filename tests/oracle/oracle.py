@@ -7,6 +7,7 @@ surrogateescape, so that a bad byte stays one character, and is cleaned when eve
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -359,6 +360,17 @@ class Line:
     text: str
 
 
+def with_metadata(line: Line, rest: deque[Line]) -> Line:
+    """The line, with the JSON of a Pallas kernel that follows on lines of its own, which are taken off `rest`."""
+    while line.text.endswith("{"):
+        n = next((n for n, other in enumerate(rest) if not other.text.startswith('"')), len(rest))
+        if n in (0, len(rest)) or not rest[n].text.startswith("}"):
+            break
+        more = [rest.popleft().text for _ in range(n + 1)]
+        line = Line(line.number, line.offset, "\n".join([line.text, *more]))
+    return line
+
+
 @dataclass
 class File:
     """One member: its lines, and what was seen in it."""
@@ -671,11 +683,14 @@ class Reader:
         if lines[head].text != "Used values:":
             self.diagnose("unknown_line", lines[head], "Used values:", section="file")
         record: dict[str, Any] | None = None
-        for line in lines[head + 1 :]:
+        rest = deque(lines[head + 1 :])
+        while rest:
+            line = rest.popleft()
             if line.text.startswith("<"):
                 self.close(record)
                 record = self.header(line)
             elif line.text.startswith(" from instruction:") and record and record["part"] in ("uses", "none"):
+                line = with_metadata(line, rest)
                 text, header = self.unglue(line)
                 self.from_instruction(line, text)
                 record["part"] = "done"

@@ -238,6 +238,22 @@ def test_operands(line: str, operands: list[str | None]) -> None:
         assert body.unknown_lines == (None in operands)
 
 
+@pytest.mark.parametrize(
+    ("more", "op_name", "unknown"),
+    [
+        (('"a":"{\\"block\\": 1}"', '}}, metadata={op_name="k"}'), "k", 0),
+        (('"a":"1",', '"b":"2"', '}, other={', '"c":"3"', '}}, metadata={op_name="k"}'), "k", 0),
+        (("b", '}}, metadata={op_name="k"}'), None, 3),
+        (('"a":"1"',), None, 1),
+    ],
+)
+def test_metadata_of_a_kernel_on_lines_of_its_own(more: tuple[str, ...], op_name: str | None, unknown: int) -> None:
+    call = "  %x = f32[] custom-call(%a), frontend_attributes={kernel_metadata={"
+    body = compare(entry(call, *more, "  %y = f32[] add(%x, %x)"))
+    assert names(body, "op_name")[0] == op_name
+    assert body.unknown_lines == unknown
+
+
 @pytest.mark.parametrize("line", ["%x = f32[] parameter(-1)", "%x = f32[] get-tuple-element(%a), index=-1"])
 def test_negative_index_is_unknown(line: str) -> None:
     body = compare(entry("  " + line))

@@ -753,3 +753,34 @@ def test_it_is_not_known_whether_values_without_used_values_are_used() -> None:
         dump = read(**members)
         assert dump.values["uses_known"].to_pylist() == known
         assert [row["uses_known"] for row in streamed(dump.source, "values")] == known
+
+
+@pytest.mark.parametrize("span", [1, 1 << 20])
+@pytest.mark.parametrize(
+    ("metadata", "unknown"),
+    [
+        ("{\n\"a\":\"{\\\"block\\\": 1}\"\n}", 0),
+        ("{\n\"a\":\"1\",\n\"b\":\"2\"\n}, other={\n\"c\":\"3\"\n}", 0),
+        ("{\n}", 1),
+        ("{\nb\n}", 2),
+        ("{\n\"a\":\"1\"", 1),
+    ],
+)
+def test_instructions_with_metadata_on_lines_of_its_own(
+    metadata: str, unknown: int, span: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """XLA prints that of Pallas kernels so."""
+    monkeypatch.setattr(streaming, "SPAN_BYTES", span)
+    monkeypatch.setattr(whole, "SPAN_BYTES", span)
+    text = f'f32[4]{{0}} custom-call(%x), kernel_metadata={metadata}, metadata={{op_name="f/kernel"}}\n'
+    records = [record(i, name).partition("f32[4]")[0] + text for i, name in enumerate("ab")]
+    values = (USED + "".join(records)).encode()
+    source = held("x", {"buffer-assignment": ALLOCATIONS.encode(), "buffer-assignment-values": values})
+    for threads in (1, 2):
+        dump = xlamem.read(source, threads=threads, text=True)
+        found = dump.instructions.to_pylist()
+        assert [row["op_name"] for row in found] == ["f/kernel" if not unknown else None] * 2
+        assert [row["code"] for row in dump.verify().to_pylist()].count("unknown_line") == 2 * unknown
+        if not unknown:
+            assert found[0]["text"] == f"%a = {text}"[:-1]
+    assert streamed(source, "instructions") == xlamem.read(source).instructions.to_pylist()
