@@ -215,6 +215,16 @@ def test_as_many_features_as_positions(features: int, n: int, make: Make) -> Non
     assert len(attention_advice(make, weights, *buffers)) == n
 
 
+@pytest.mark.parametrize(
+    ("shape", "uses", "n"), [("f32[64,64]", "dot.2", 0), ("f32[64,16]", "dot.2", 1), ("f32[64,64]", "exp.1", 1)]
+)
+def test_covariances_that_an_argument_multiplies(shape: str, uses: str, n: int, make: Make) -> None:
+    """Those of a Kalman filter with as many features as samples, in a program that updates no weights."""
+    transition = argument("a", shape, 1, uses=f"  {uses}, operand 1")
+    buffers = [b._replace(shape=b.shape.replace("8,4,", "8,")) for b in ATTENTION[:4]]
+    assert len(attention_advice(make, transition, *buffers)) == n
+
+
 def test_images_as_wide_as_they_have_channels(make: Make) -> None:
     """A convolution reads them, and makes them smaller."""
     image = Buffer("conv.1", "f32[8,64,64,64]", (1, 6), "jit(f)/jvp()/conv_general_dilated", uses="  conv.2, operand 0")

@@ -15,7 +15,7 @@ from .columns import Ints, Mask, flags_of
 from .interventions import Intervention
 from .layout import DONATED, PARAMETER
 from .op_names import END, matching
-from .origins import uses_of
+from .origins import origins, uses_of
 from .what_if import Change
 
 ATTENTION_LOWER, ATTENTION_UPPER = 0.6, 1.25
@@ -96,19 +96,23 @@ def _has_multiple(dimensions: Ints, number: int) -> Mask:
 def _matrices(a: Activations, is_stack: Mask, elements: npt.NDArray[np.float64]) -> Ints:
     """Return the square matrices that products of the forward pass multiply by several vectors, which are smaller.
 
-    In (samples, n, n), n may be the number of features if weights have a dimension of n.
+    In (samples, n, n), n may be the number of features if weights have a dimension of n, or if these products also read
+    an argument of n by n, as the covariances of a filter are multiplied by its transitions.
     """
     p = a.p
     rank = (a.dimensions > 0).sum(axis=1)
     last, before = (a.dimensions[np.arange(len(rank)), np.maximum(rank - i, 0)] for i in (1, 2))
     others = rank - 2 - is_stack
-    is_square = (last == before) & ((others > 1) | (others == 1) & ~np.isin(last, a.dimensions[a.is_state]))
-    is_square &= np.isin(last, _lengths(a, rank))
     result, rows = np.zeros(p.tables["instructions"].num_rows), p.instruction_row
     np.maximum.at(result, rows[rows >= 0], elements[rows >= 0])
     codes, names = p.printed_op_names
     is_product = a.is_forward_product & flags_of(matching(names, rf"/dot_general{END}"), codes)
     value, user, _, _ = uses_of(p)
+    factors = value[(value >= 0) & flags_of(is_product, user)]
+    factors = factors[(origins(p).argument[factors] >= 0) & (rank[factors] == 2)]
+    features = np.append(a.dimensions[a.is_state].ravel(), last[factors[last[factors] == before[factors]]])
+    is_square = (last == before) & ((others > 1) | (others == 1) & ~np.isin(last, features))
+    is_square &= np.isin(last, _lengths(a, rank))
     read = flags_of(is_square, value) & flags_of(is_product, user)
     value, user = value[read], user[read]
     several = (result[user] < elements[value]) & (result[user] * last[value] > elements[value])
