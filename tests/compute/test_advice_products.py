@@ -215,6 +215,15 @@ def test_as_many_features_as_positions(features: int, n: int, make: Make) -> Non
     assert len(attention_advice(make, weights, *buffers)) == n
 
 
+@pytest.mark.parametrize(("shape", "n"), [("f32[32,64,64]", 0), ("f32[16,64,64]", 1)])
+def test_samples_in_two_dimensions(shape: str, n: int, make: Make) -> None:
+    """A copy of weights for each of 32 samples, as (8, 4, 64, 64)."""
+    weights = argument("p['w']", "f32[64,16]", 0)
+    weights = weights._replace(allocation=weights.allocation[:-1] + ", maybe-live-out:")
+    made = Buffer("dot.0", shape, (0, 1), FORWARD)
+    assert len(attention_advice(make, weights, made, *ATTENTION)) == n
+
+
 @pytest.mark.parametrize(
     ("shape", "uses", "n"), [("f32[64,64]", "dot.2", 0), ("f32[64,16]", "dot.2", 1), ("f32[64,64]", "exp.1", 1)]
 )

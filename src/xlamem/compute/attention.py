@@ -96,8 +96,8 @@ def _has_multiple(dimensions: Ints, number: int) -> Mask:
 def _matrices(a: Activations, is_stack: Mask, elements: npt.NDArray[np.float64]) -> Ints:
     """Return the square matrices that products of the forward pass multiply by several vectors, which are smaller.
 
-    In (samples, n, n), n may be the number of features if weights have a dimension of n, or if these products also read
-    an argument of n by n, as the covariances of a filter are multiplied by its transitions.
+    In (samples, n, n), in whatever shape, n may be the number of features if weights have a dimension of n, or if these
+    products also read an argument of n by n, as the covariances of a filter are multiplied by its transitions.
     """
     p = a.p
     rank = (a.dimensions > 0).sum(axis=1)
@@ -111,7 +111,10 @@ def _matrices(a: Activations, is_stack: Mask, elements: npt.NDArray[np.float64])
     factors = value[(value >= 0) & flags_of(is_product, user)]
     factors = factors[(origins(p).argument[factors] >= 0) & (rank[factors] == 2)]
     features = np.append(a.dimensions[a.is_state].ravel(), last[factors[last[factors] == before[factors]]])
-    is_square = (last == before) & ((others > 1) | (others == 1) & ~np.isin(last, features))
+    is_square = (last == before) & (others > 0)
+    # The compiler may divide samples into two dimensions.
+    may_be_heads = (others > 1) & ~np.isin(elements, elements[is_square & (others == 1)])
+    is_square &= may_be_heads | ~np.isin(last, features)
     is_square &= np.isin(last, _lengths(a, rank))
     read = flags_of(is_square, value) & flags_of(is_product, user)
     value, user = value[read], user[read]
