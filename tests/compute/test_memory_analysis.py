@@ -232,6 +232,21 @@ def test_peak_in_vmem_without_uses(make: Callable[..., Path]) -> None:
     assert peak_of(xlamem.read(make(text, "cl_1014260217.after_optimizations"))) is None
 
 
+@pytest.mark.parametrize(
+    ("opcode", "index", "wanted"),
+    [("custom-call-start", "{2,0}", 1024), ("async-start", "{2,0}", 1024), ("async-start", "{1}", 5120),
+     ("fusion", "{2,0}", 5120)],
+)  # fmt: skip
+def test_peak_without_scratch_of_asynchronous_calls(
+    opcode: str, index: str, wanted: int, make: Callable[..., Path]
+) -> None:
+    """A gather on a SparseCore has some, which is in the arena."""
+    values = [attacks.value(0, f"s.0{index}", 4096, 0, "s32[1024]"), attacks.value(1, "s.1", 1024, 4096, "f32[256]")]
+    records = [attacks.record(0, f"s.0{index}", f"((), s32[], (s32[1024])) {opcode}()"), attacks.record(1, "s.1")]
+    text = attacks.dump(values, records=records, steps=6, ranges=[f"s.0{index}:0-5", "s.1{}:2-5"])
+    assert peak_of(xlamem.read(make(text, "cl_1014260217.after_optimizations"))) == wanted
+
+
 def peak_of(dump: xlamem.Dump) -> int | None:
     return {r["name"]: r["bytes"] for r in xlamem.explain(dump).to_pylist()}["jax.peak_memory_in_bytes"]
 

@@ -24,6 +24,8 @@ PRESET_COLORS = (1, 3)
 """VMEM and CMEM: the TPU compiler assigns their values before all others, and ends them with their last use."""
 ARENA_ALIGNMENT = 1 << 14
 """Alignment in bytes to which the TPU compiler rounds arenas in HBM."""
+ASYNC_CALL = r"^(?:async|call|custom-call)-(?:start|update)$"
+"""Opcodes that start or go on with a computation on another processor."""
 
 
 class Agreement(NamedTuple):
@@ -125,7 +127,7 @@ def _max_temporaries(p: Program) -> int | None:
 
     They are the union of live ranges in most spaces. In those of PRESET_COLORS, values are live until their last use.
     """
-    counted = _temporaries_without_tuples(p) & (p.occupied_ranges()[0] >= 0)
+    counted = _temporaries_without_tuples(p) & (p.occupied_ranges()[0] >= 0) & ~_is_async_context(p)
     is_preset = np.isin([s.color for s in p.spaces], PRESET_COLORS)
     most = 0
     for i in np.flatnonzero(~is_preset).tolist():
@@ -175,6 +177,15 @@ def _temporaries_without_tuples(p: Program) -> Mask:
     codes, types = encoded(p.tables["values"]["element_type"])
     counted: Mask = p.in_temp & (codes != pc.index(types, "tuple").as_py())
     return counted
+
+
+def _is_async_context(p: Program) -> Mask:
+    """Return which values are the scratch memory of asynchronous calls, such as gathers on a SparseCore.
+
+    It is the third element of what they start with.
+    """
+    codes, indices = p.texts("values", "shape_index")
+    return has_opcode(p, p.instruction_row, ASYNC_CALL) & flags_of(matching(indices, r"^\{2,"), codes)
 
 
 def _max_union(p: Program, values: Mask, space: int) -> int:
