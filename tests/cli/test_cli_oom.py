@@ -59,6 +59,13 @@ def test_a_failure_at_run_time_leads_to_a_dump(screen: Callable[[str], str]) -> 
     assert out.endswith("  xlamem dumps\n")
 
 
+def test_the_code_of_a_failure_at_run_time(screen: Callable[[str], str]) -> None:
+    text = "Attempting to allocate 4.00G. That was not possible. There are 3.12G free.; (0x0x0_HBM0)\n"
+    title = "out of memory in HBM: an allocation failed at run time"
+    assert screen(text).startswith(f"{title}\n")
+    assert screen(f"E0100: RuntimeBufferAllocationFailure: {text}").startswith(f"{title} (E0100)\n")
+
+
 def test_temporaries_of_the_short_message_include_arguments(screen: Callable[[str], str]) -> None:
     text = "E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO temporaries (48.00G) "
     out = " ".join(screen(text + "exceeds available HBM (15.75G). HLO module: jit_f.\n").split())

@@ -33,7 +33,7 @@ TITLES = {
     "tpu_e1000": "out of memory in {space} (TPU compiler{code})",
     "tpu_allocation": "one allocation exceeds {space} (TPU compiler{code})",
     "peak_buffers": "out of memory; the program's largest buffers",
-    "runtime": "out of memory{in_space}: an allocation failed at run time",
+    "runtime": "out of memory{in_space}: an allocation failed at run time{in_code}",
     "usage": "memory usage of a program that fits",
 }
 OTHER_TITLE = TITLES["tpu_e1000"]
@@ -121,7 +121,8 @@ def _title(row: Row) -> str:
     space = _space(row["memory_space"])
     in_space = f" in {space}" if row["memory_space"] else ""
     code = f", {row['code']}" if row["code"] else ""
-    return TITLES.get(row["form"], OTHER_TITLE).format(space=space, in_space=in_space, code=code)
+    in_code = f" ({row['code']})" if row["code"] else ""
+    return TITLES.get(row["form"], OTHER_TITLE).format(space=space, in_space=in_space, code=code, in_code=in_code)
 
 
 def _space(name: str | None) -> str:
