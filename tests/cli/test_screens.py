@@ -204,7 +204,7 @@ def test_explain_says_what_inferred_numbers_are(run: Any) -> None:
     title = "JAX's memory_analysis(); inferred: by a formula right on N of M real dumps"
     out = run("explain", DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload").out
     assert title in out.splitlines()
-    assert "  inferred, 230 of 262\n" in out
+    assert "  inferred, 241 of 283\n" in out
     assert title not in run("explain", LAYERS).out
 
 

@@ -36,8 +36,8 @@ class Agreement(NamedTuple):
 
 
 XPROF = Agreement(546, 546)
-PEAK_MEMORY = Agreement(151, 151)
-TEMP_SIZE = dict(zip(LIBTPU_RELEASES, (Agreement(230, 262), Agreement(44, 44)), strict=True))
+PEAK_MEMORY = Agreement(270, 272)
+TEMP_SIZE = dict(zip(LIBTPU_RELEASES, (Agreement(241, 283), Agreement(144, 144)), strict=True))
 """By releases, of which the first counts unassigned bytes twice."""
 
 
@@ -76,8 +76,9 @@ def inferred_analysis(p: Program) -> list[Inferred]:
     temp_size_in_bytes is the size of the arenas in HBM, rounded up to ARENA_ALIGNMENT, or 0 if they hold only tuple
     tables and control-flow scalars (s32, pred). Until libtpu 0.0.50.1, their unassigned bytes are added.
     peak_memory_in_bytes is the size of parameters, constants and outputs in all spaces, plus the maximum bytes of live
-    temporaries in the arena where these are greatest, without tuple tables. It is missing if that may be an arena in
-    VMEM and uses are missing, or only some branches of a conditional have them. A dump without allocations has none.
+    temporaries in the arena where these are greatest, without tuple tables and scratch memory of asynchronous calls. It
+    is missing if that may be an arena in VMEM and uses are missing, or only some branches of a conditional have them. A
+    dump without allocations has none.
     """
     module = p.tables["modules"].slice(0, 1).to_pylist()[0]
     if module["platform"] != "tpu" or not p.spaces:
