@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp, memmove, memset
 
 from buffer cimport (
-    PRESIZE_MIN_SPAN, SAMPLE_FRACTION, SAMPLES, Buffer, find_line, n_columns, prefetch, presize, push_byte, release,
+    PRESIZE_MIN_SPAN, SAMPLE_FRACTION, SAMPLES, Buffer, find_line, n_columns, prefetch, presize, push, push_byte, release,
     release_columns, sample_start,
 )
 from cursor cimport CLASS, IN_NAME, ShortValue, after_name, line_end, position, starts, use
@@ -487,6 +487,24 @@ def texts(const unsigned char[::1] data not None, const long long[::1] begins no
         for i in range(begins.shape[0]):
             push_text(&out, base + begins[i], ends[i] - begins[i])
     return own_text(&out)
+
+
+def line_starts(const unsigned char[::1] data not None, const long long[::1] offsets not None):
+    """Return the beginning of the line that each offset is in (int64)."""
+    cdef Buffer out
+    cdef Py_ssize_t i
+    cdef long long p
+    memset(&out, 0, sizeof(Buffer))
+    for i in range(offsets.shape[0]):
+        if not 0 <= offsets[i] <= data.shape[0]:
+            raise ValueError("an offset must lie within the data")
+    with nogil:
+        for i in range(offsets.shape[0]):
+            p = offsets[i]
+            while p > 0 and data[p - 1] != c'\n':
+                p -= 1
+            push(&out, p)
+    return own(&out)
 
 
 def same(const unsigned char[::1] data not None, const long long[::1] begins not None,

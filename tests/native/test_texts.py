@@ -147,3 +147,13 @@ def test_texts_at_two_places() -> None:
     for begin, end in ((-far, zero), (far, zero), (zero, far)):
         with pytest.raises(ValueError, match="lie within"):
             _values.texts(data, begin, end)
+
+
+def test_lines_of_offsets() -> None:
+    data = b"a\n\nbc\n"
+    offsets = np.arange(len(data) + 1, dtype=np.int64)
+    assert ints(_values.line_starts(data, offsets)).tolist() == [0, 0, 2, 3, 3, 3, 6]
+    assert ints(_values.line_starts(b"", offsets[:1])).tolist() == [0]
+    for bad in (-1, len(data) + 1):
+        with pytest.raises(ValueError, match="lie within"):
+            _values.line_starts(data, np.array([0, bad]))

@@ -48,6 +48,13 @@ def clean_bytes(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
+def has_unknown_header(members: dict[str, bytes], unknown: dict[str, list[Gap]]) -> bool:
+    """Whether an allocation has an unknown field, which the report compares with its own."""
+    role = "buffer-assignment"
+    lines = (members[role][members[role].rfind(b"\n", 0, offset) + 1 :] for offset, _ in unknown.get(role, ()))
+    return any(line.startswith(b"allocation ") for line in lines)
+
+
 def without(data: bytes, gaps: list[Gap]) -> bytes:
     for offset, length in reversed(gaps):
         data = data[:offset] + data[offset + length :]
@@ -108,7 +115,7 @@ def differences(dump: xlamem.Dump, members: dict[str, bytes], *, text: bool = Tr
     nowhere = SEARCHED if unknown else {d["code"] for d in diagnostics if d["line"] is None} & SEARCHED
     for d in (*diagnostics, *theirs["diagnostics"]):
         d |= {"line": None, "offset": None} if d["code"] in nowhere else {}
-    if "memory-usage-report" in unknown:  # an allocation with a field that only the report has differs
+    if "memory-usage-report" in unknown or has_unknown_header(members, unknown):  # only one of both has the field
         for listed in (diagnostics, theirs["diagnostics"]):
             listed[:] = [d for d in listed if d["code"] != "report_differs"]
         theirs_module |= {key: ours_module[key] for key in ("consistent", "n_diagnostics")}

@@ -21,7 +21,6 @@ from xlamem.parse.batch import Batch, File, Section, Span
 from xlamem.parse.fingerprints import _sums, without_number
 from xlamem.parse.interners import FixedDictionary, Interner, Interners
 from xlamem.parse.modules import is_one_module
-from xlamem.parse.repeats import line_of
 from xlamem.parse.tables import Chunk, table_of, table_of_rows
 
 WORDS = ["aa", "bbbb", "", "cc", "dddddddd", "e", "ff"]
@@ -371,12 +370,6 @@ def test_heads_that_are_searched_block_by_block(size: int, monkeypatch: pytest.M
         assert all(text[end - 1] == 10 for end in ends[:-1])
     evicted.clear()
     assert (outline._locate(whole, True), evicted) == (expected[:1], [])
-
-
-def test_the_line_of_an_instruction() -> None:
-    for text in (b"x\n from instruction: %a = b", b"x\n from instruction:%a = b"):
-        begin = text.index(b"%")
-        assert line_of(text, np.array([begin])).tolist() == [2]
 
 
 # -- fingerprints

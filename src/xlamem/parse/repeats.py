@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import _lines, _lookup, _values
 from . import arrow
-from .arrays import Bools, Codes, Ints, TextParts, flags, text_ends, texts
+from .arrays import Bools, Codes, Ints, TextParts, flags, ints, text_ends, texts
 from .batch import Batch, Columns, Section
 
 MAX_LINKS = 8
@@ -22,18 +22,11 @@ _INSTRUCTION_DIFFERS = _lines.CODES.index("instruction_differs")
 _NOT_UTF8 = _lines.CODES.index("not_utf8")
 
 
-def line_of(data: Any, begin: Ints) -> Ints:
-    """Return the offsets of the lines ' from instruction:[ ]%…' whose texts begin at `begin`."""
-    raw = flags(data)
-    line: Ints = begin - 18 - (raw[begin - 1] == 32)
-    return line
-
-
 def keep_instructions(batch: Batch, repeats: Ints, rows: Ints) -> None:
     """Keep these rows of `instructions`, and drop the faults of texts that begin at one of `repeats`."""
     if len(faults := batch.faults):
         dropped = faults[:, 0] == _INSTRUCTION_DIFFERS  # from within the span; compared with earlier spans below
-        lines = line_of(batch.span.section.data, repeats)
+        lines = ints(_values.line_starts(batch.span.section.data, repeats))
         dropped |= (faults[:, 0] == _NOT_UTF8) & np.isin(faults[:, 1], lines)
         batch.faults = np.ascontiguousarray(faults[~dropped])
     _take(batch.tables["instructions"], rows)
@@ -65,7 +58,7 @@ def drop_repeats(seen: _lookup.Texts, batch: Batch) -> Ints:
     section, columns = batch.span.section, batch.tables["instructions"]
     shift, begin = section.file.ordinal << FILE_SHIFT, columns["text_begin"]
     kinds = flags(seen.add(begin + shift, columns["text_end"] + shift))
-    differing = line_of(section.data, begin[kinds == _lookup.OTHER])
+    differing = ints(_values.line_starts(section.data, begin[kinds == _lookup.OTHER]))
     keep_instructions(batch, begin[kinds == _lookup.REPEAT], np.flatnonzero(kinds != _lookup.REPEAT))
     return differing
 
@@ -106,7 +99,7 @@ class SeenInstructions:
         repeats, begin, end, name = begin[repeat], begin[keep], end[keep], name[keep]
         keep_instructions(batch, repeats, keep)
         self._append(name, section, begin, end, link)
-        return line_of(section.data, begin[link >= 0])
+        return ints(_values.line_starts(section.data, begin[link >= 0]))
 
     def _append(self, name: Codes, section: Section, begin: Ints, end: Ints, previous: Codes | Ints) -> None:
         start = self._starts[-1]
