@@ -1,0 +1,102 @@
+"""Lines of libraries, and the lines of the model that call them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import attacks
+import numpy as np
+import pyarrow as pa
+import pytest
+from attacks import record, value
+
+import xlamem
+from xlamem.compute.callers import Functions, callers_outside, lines_of_model
+
+
+def test_lines_of_libraries_are_those_of_their_callers() -> None:
+    """Of the innermost one outside, if there is any; also if the frames are damaged."""
+    files = ["/m/train.py", "/v/site-packages/flax/a.py", "C:\\dist-packages\\b.py", "/m/model.py", None]
+    files.append("/lib/python3.9/c.py")
+    parents = pa.array([None, 1, 2, 3, 2, 7, 6], pa.int64())
+    frames = pa.table({"id": range(1, 8), "parent": parents, "file": [*files, files[1]], "line": range(11, 18)})
+    assert callers_outside(frames).tolist() == [0, 0, 0, 3, 0, -1, -1]
+    printed = [*files, files[1], files[0], files[1]]
+    lines = {"source_file": pa.array(printed), "source_line": pa.array(range(11, 20))}
+    found = lines_of_model(lines, np.array([1, 2, 3, 4, 5, 6, 7, 2, 99]), frames)
+    assert found["source_file"].to_pylist() == [files[i] for i in (0, 0, 0, 3, 4, 5, 1, 0, 1)]
+    assert found["source_line"].to_pylist() == [11, 11, 11, 14, 15, 16, 17, 18, 19]
+    assert lines_of_model(lines, np.full(9, 2), frames.slice(0, 0)) is lines
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 100])
+def test_callers_of_a_long_chain(n: int) -> None:
+    files = ["/m/a.py", *["/v/site-packages/b.py"] * n]
+    frames = pa.table({"id": range(n + 1), "parent": pa.array([None, *range(n)], pa.int64()), "file": files})
+    assert callers_outside(frames).tolist() == [0] * (n + 1)
+
+
+MODEL, LIBRARY = "/m/a.py", "/v/site-packages/b.py"
+
+
+def functions(parents: list[int | None], names: list[str | None], frames: list[int], library: int = 0) -> Functions:
+    """Return the functions on the stacks of values; of the frames 1, 2, …, number `library` belongs to a library."""
+    ids = range(1, len(parents) + 1)
+    files = [LIBRARY if i == library else MODEL for i in ids]
+    lines = pa.array([10 * i for i in ids], pa.int64())
+    table = {"id": ids, "parent": pa.array(parents, pa.int64()), "file": files, "line": lines, "function": names}
+    return Functions(pa.table(table), np.array(frames))
+
+
+CHAIN: tuple[list[int | None], list[str | None]] = [None, 1, 2, 3, 2], ["main", "f.<locals>.loss", "block", "g", "h"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "library", "found"),
+    [
+        ([8, 0, 2], 0, ("loss", [True, True, True])),  # block has too little
+        ([9, 1, 0], 0, ("g", [True, False, False])),
+        ([9, 1, 0], 4, ("block", [True, True, False])),
+        ([5, 4, 1], 0, ("block", [True, True, False])),
+        ([0, 0, 1], 0, ("h", [False, False, True])),
+        ([0, 0, 1], 5, ("loss", [True, True, True])),
+    ],
+)
+def test_the_innermost_function_of_a_loop(weights: list[int], library: int, found: tuple[str, list[bool]]) -> None:
+    """Values are computed by g, block and h. Their callers are block, loss, and loss."""
+    function = functions(*CHAIN, [4, 3, 5], library).innermost(np.array(weights), 0.9, in_loop=True)
+    assert function is not None
+    assert (function.name, function.calls.tolist()) == found
+
+
+def test_functions_without_a_name_or_a_frame() -> None:
+    unknown = functions([None, 1], [None, None], [2, -1, 9])
+    assert unknown.innermost(np.array([1, 1, 1]), 0.9, in_loop=True) is None
+    known = functions([None, 1], ["f", "g"], [2, -1, 9])
+    assert known.innermost(np.array([1, 1, 1]), 0.9, in_loop=True) is None
+    function = known.innermost(np.array([9, 1, 0]), 0.9, in_loop=True)
+    assert function is not None
+    assert (function.name, function.calls.tolist(), function.frames.tolist()) == ("g", [True, False, False], [2])
+
+
+def test_functions_of_a_damaged_table() -> None:
+    """Callers in a cycle, and a stack that is deeper than any."""
+    assert functions([2, 1], ["f", "g"], [1, 2]).innermost(np.array([1, 1]), 0.9, in_loop=True) is not None
+    n = 3000
+    deep = functions([None, *range(1, n)], ["f", *["g"] * (n - 1)], [n, 2])
+    function = deep.innermost(np.array([1, 1]), 0.9, in_loop=False)
+    assert function is not None
+    assert (function.name, function.calls.tolist(), len(function.frames)) == ("g", [True, True], n - 1)
+
+
+def test_a_buffer_of_a_library_has_the_line_of_the_model(make: Callable[..., Path]) -> None:
+    """Its phase is still that of the library."""
+    tables = 'FileNames\n1 "/m/train.py"\n2 "/v/site-packages/optax/a.py"\n\nFunctionNames\n1 "f"\n\nFileLocations\n'
+    tables += "".join(f"{i} {{file_name_id={i} function_name_id=1 line={i}7}}\n" for i in (1, 2))
+    tables += "\nStackFrames\n1 {file_location_id=1 parent_frame_id=1}\n2 {file_location_id=2 parent_frame_id=2}\n"
+    text = attacks.hlo("ENTRY %main () -> f32[2] {\n}\n", header=f"\n{tables}\n")
+    add = 'f32[16] add(%p, %p), metadata={op_name="jit(f)/mul" stack_frame_id=2}'
+    members = attacks.dump([value(1, "a", 64)], records=[record(1, "a", add)], ranges=["a{}:0-1"], hlo=text)
+    (row,) = xlamem.live_set(xlamem.read(make(members))).to_pylist()
+    assert (row["source_file"], row["source_line"], row["phase"]) == ("/m/train.py", 17, "optimizer")

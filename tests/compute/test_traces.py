@@ -1,0 +1,570 @@
+"""Names that buffers take from operands, fusions, loops and calls, in small dumps made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import attacks
+import pytest
+from attacks import record, value
+
+import xlamem
+from xlamem import compute
+
+
+def test_custom_calls_that_compute_do_not_move_bytes() -> None:
+    """TopK has no metadata, but its results are not its operand."""
+    call = 'from instruction: %custom-call.1 = (f32[8], s32[8]) custom-call(f32[64] %p), custom_call_target="TARGET"'
+    parameter = 'from instruction: %p = f32[64] parameter(0), metadata={op_name="x"}'
+    text = (
+        "BufferAssignment:\nallocation 0: size 256, parameter 0, shape |f32[64]| at ShapeIndex {}:\n"
+        " value: <1 p @0> (size=256,offset=0): f32[64]\nallocation 1: size 64, preallocated-temp:\n"
+        " value: <2 custom-call.1{0} @0> (size=32,offset=0): f32[8]\n"
+        " value: <3 custom-call.1{1} @0> (size=32,offset=32): s32[8]\n"
+        "\nTotal bytes used: 320 (320B)\n\nUsed values:\n"
+        f"<1 p @0>\n positions:\n  p\n uses:\n  custom-call.1, operand 0\n {parameter}\n"
+        f"<2 custom-call.1{{0}} @0>\n positions:\n  custom-call.1 {{0}}\n uses:\n {call}\n"
+        f"<3 custom-call.1{{1}} @0>\n positions:\n  custom-call.1 {{1}}\n uses:\n {call}\n"
+    )
+    for target, origin in (("__gpu$TopK", "none"), ("ConcatBitcast", "argument")):
+        dump = xlamem.read(text.replace("TARGET", target).encode())
+        assert xlamem.buffer(dump, 2).value["origin"] == origin
+        assert xlamem.buffer(dump, 1).value["argument"] == 0
+
+
+def test_only_the_first_result_of_a_custom_call_is_no_workspace(make: Callable[..., Path]) -> None:
+    call = '(s8[512], s8[1024]) custom-call(%x), custom_call_target="quantize"'
+    values = [value(1, "call{0}", 512, 0, "s8[512]"), value(2, "call{1}", 1024, 512, "s8[1024]"), value(3, "one", 512)]
+    records = [record(1, "call{0}", call), record(2, "call{1}", call), record(3, "one", "s8[512] custom-call(%x)")]
+    dump = xlamem.read(make(attacks.dump(values, records=records, ranges=["call{0}:0-3", "call{1}:0-3", "one{}:0-3"])))
+    assert [xlamem.buffer(dump, i).value["kind"] for i in (1, 2, 3)] == [None, "scratch", None]
+
+
+LOOP = """\
+%body (t: (f32[2], f32[2])) -> (f32[2], f32[2]) {
+  %t = (f32[2], f32[2]) parameter(0)
+  %g.0 = f32[2] get-tuple-element(%t), index=0
+  %g.1 = f32[2] get-tuple-element(%t), index=1
+  %c = f32[2] copy(%g.0)
+  %new = f32[2] add(%c, %c), metadata={op_name="jit(f)/while/body/add"}
+  ROOT %r = (f32[2], f32[2]) tuple(ROOT)
+}
+
+ENTRY %main (x: f32[2]) -> (f32[2], f32[2]) {
+  %x = f32[2] parameter(0), metadata={op_name="x"}
+  %a = f32[2] add(%x, %x), metadata={op_name="jit(f)/first/add"}
+  %b = f32[2] add(%x, %x), metadata={op_name="jit(f)/second/add"}
+  %init = (f32[2], f32[2]) tuple(%a, %b)
+  ROOT %w = (f32[2], f32[2]) while(%init), condition=%cond, body=%body
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("root", "wanted"),
+    [
+        ("%g.0, %new", "jit(f)/first/add"),
+        ("%g.0, %g.1", "jit(f)/first/add"),
+        ("%new, %g.1", "jit(f)/while/body/add"),
+        ("%g.1, %new", "jit(f)/while/body/add"),
+        ("%t#0, %new", "jit(f)/first/add"),
+        ("%t#1, %new", "jit(f)/while/body/add"),
+    ],
+)
+def test_an_element_that_a_loop_changes(root: str, wanted: str, make: Callable[..., Path]) -> None:
+    """It has the name of what the body writes there; an element that is passed on, that of the initial value."""
+    text = attacks.hlo(LOOP.replace("ROOT)", f"{root})"))
+    members = attacks.dump([value(1, "c")], records=[record(1, "c", "f32[2] copy(%g.0)")], ranges=["c{}:0-3"], hlo=text)
+    found = xlamem.buffer(xlamem.read(make(members)), 1).value
+    assert (found["op_name"], found["origin"]) == (wanted, "hlo")
+
+
+@pytest.mark.parametrize("operands", ["%zeros, %g.0", "%g.0, %zeros"])
+def test_initial_zeros_in_the_body_of_a_loop(operands: str, make: Callable[..., Path]) -> None:
+    """XLA selects them in the first iteration, without a name; the buffer is what the loop passes on."""
+    zeros = f"  %zeros = f32[2] broadcast(%zero)\n  %c = f32[2] select(%is_first, {operands})"
+    text = attacks.hlo(LOOP.replace("  %c = f32[2] copy(%g.0)", zeros).replace("ROOT)", "%new, %g.1)"))
+    selected = record(1, "c", f"f32[2] select(%is_first, {operands})")
+    members = attacks.dump([value(1, "c")], records=[selected], ranges=["c{}:0-3"], hlo=text)
+    found = xlamem.buffer(xlamem.read(make(members)), 1).value
+    assert (found["op_name"], found["origin"]) == ("jit(f)/while/body/add", "hlo")
+
+
+def test_a_computation_that_is_called_twice(make: Callable[..., Path]) -> None:
+    """Its parameter has the name of what the first call passes."""
+    called = "%body (p: f32[2]) -> f32[2] {\n  %p = f32[2] parameter(0)\n  ROOT %c = f32[2] copy(%p)\n}\n"
+    calls = "".join(
+        f"  %{x} = f32[2] add(%x, %x), metadata={{op_name=\"jit(f)/{x}/add\"}}\n"
+        f"  %call.{x} = f32[2] call(%{x}), to_apply=%body\n"
+        for x in ("a", "b", "c2")
+    )
+    entry = f"ENTRY %main (x: f32[2]) -> f32[2] {{\n  %x = f32[2] parameter(0)\n{calls}}}\n"
+    text = attacks.hlo(called, entry)
+    members = attacks.dump([value(1, "c")], records=[record(1, "c", "f32[2] copy(%p)")], ranges=["c{}:0-3"], hlo=text)
+    assert xlamem.buffer(xlamem.read(make(members)), 1).value["op_name"] == "jit(f)/a/add"
+
+
+@pytest.mark.parametrize("first", ["", "%other (o: f32[2]) -> f32[2] {\n  ROOT %o = f32[2] parameter(0)\n}\n\n"])
+def test_a_custom_call_of_a_computation_has_the_name_of_its_root(first: str, make: Callable[..., Path]) -> None:
+    """Also if the computation is the first one."""
+    called = '%body (p: f32[2]) -> f32[2] {\n  %p = f32[2] parameter(0)\n  ROOT %r = f32[2] negate(%p), METADATA\n}\n'
+    call = 'f32[2] custom-call(%x), custom_call_target="MoveToHost", called_computations={%body}'
+    entry = f"ENTRY %main (x: f32[2]) -> f32[2] {{\n  %x = f32[2] parameter(0)\n  ROOT %c = {call}\n}}\n"
+    text = attacks.hlo(first + called.replace("METADATA", 'metadata={op_name="jit(f)/inner/neg"}'), entry)
+    members = attacks.dump([value(1, "c")], records=[record(1, "c", call)], ranges=["c{}:0-3"], hlo=text)
+    assert xlamem.buffer(xlamem.read(make(members)), 1).value["op_name"] == "jit(f)/inner/neg"
+
+
+@pytest.mark.parametrize(
+    ("at_done", "with_hlo", "wanted"),
+    [
+        (', metadata={op_name="jit(f)/two/gather"}', True, "jit(f)/two/gather"),
+        (', metadata={op_name="jit(f)/while"}', True, "jit(f)/three/gather"),
+        ("", True, "jit(f)/three/gather"),
+        ("", False, None),
+    ],
+)
+def test_an_asynchronous_call_of_a_computation(
+    at_done: str, with_hlo: bool, wanted: str | None, make: Callable[..., Path]
+) -> None:
+    """A gather on a SparseCore is no copy of its operand, and its computation may be that of another gather too."""
+    call = 'f32[2] custom-call(%p), custom_call_target="TODO(b/1)", called_computations={%shared}'
+    text = f"""\
+%shared (q: f32[2]) -> f32[2] {{
+  %q = f32[2] parameter(0)
+  ROOT %r = f32[2] negate(%q), metadata={{op_name="jit(f)/three/gather"}}
+}}
+
+%wrapped (p: f32[2]) -> f32[2] {{
+  %p = f32[2] parameter(0)
+  ROOT %c = {call}
+}}
+
+ENTRY %main (x: f32[2]) -> f32[2] {{
+  %x = f32[2] parameter(0)
+  %a = {attacks.op_name("jit(f)/one/dot")}
+  %start = ((f32[2]), f32[2], u32[]) async-start(%a), calls=%wrapped
+  ROOT %done = f32[2] async-done(%start){at_done}
+}}
+"""
+    records = [
+        record(1, "a", attacks.op_name("jit(f)/one/dot"), uses="  c, operand 0\n  done, operand 0 {0,0}"),
+        record(2, "c", call, "  c\n  start {1}\n  done"),
+    ]
+    values, ranges = [value(1, "a"), value(2, "c", offset=8)], ["a{}:0-3", "c{}:1-3"]
+    members = attacks.dump(values, records=records, ranges=ranges, hlo=attacks.hlo(text) if with_hlo else "")
+    assert xlamem.buffer(xlamem.read(make(members)), 2).value["op_name"] == wanted
+
+
+GATHER = """\
+ENTRY %main (x: f32[2]) -> (f32[4], s32[4]) {
+  %x = f32[2] parameter(0), metadata={op_name="x"}
+  %a = f32[2] add(%x, %x), metadata={op_name="jit(f)/first/add"}
+  %b = s32[2] convert(%a), metadata={op_name="jit(f)/second/floor"}
+  %one = (f32[2], f32[4]) all-gather-start(%a), dimensions={0}
+  %start = ((f32[2], s32[2]), (f32[4], s32[4])) all-gather-start(%a, %b), dimensions={0}
+  ROOT %done = (f32[4], s32[4]) all-gather-done(%start)
+}
+"""
+
+
+@pytest.mark.parametrize("n", [1, 2, 30])
+def test_a_chain_of_copies_has_the_name_of_its_beginning(n: int, make: Callable[..., Path]) -> None:
+    """Whatever its length, and also where the copies are listed before it."""
+    chain = ["a", *(f"copy.{i}" for i in range(1, n + 1))]
+    records = {"a": (attacks.op_name("jit(f)/model/add"), "  copy.1, operand 0")}
+    for before, name, after in zip(chain, chain[1:], [*chain[2:], "end"], strict=False):
+        records[name] = f"f32[2]{{0}} copy(%{before})", f"  {after}, operand 0"
+    for order in (chain, chain[::-1]):
+        members = attacks.dump(
+            [value(i, name, offset=8 * i) for i, name in enumerate(order)],
+            records=[record(i, name, records[name][0], uses=records[name][1]) for i, name in enumerate(order)],
+            ranges=[f"{name}{{}}:0-1" for name in order],
+        )
+        rows = xlamem.live_set(xlamem.read(make(members)), 1).to_pylist()
+        assert [row["op_name"] for row in rows] == ["jit(f)/model/add"] * (n + 1)
+
+
+@pytest.mark.parametrize("operands", [False, True])
+def test_results_of_a_started_operation(*, operands: bool, make: Callable[..., Path]) -> None:
+    """The result {1,0} is that of the first operand, {1,1} that of the second one."""
+    gather = "((f32[2], s32[2]), (f32[4], s32[4])) all-gather-start(%a, %b), dimensions={0}"
+    values = [value(i, f"start{{1,{i}}}", 16, 16 * i, f"{t}32[4]") for i, t in enumerate("fs")]
+    values += [value(2, "one{1}", 16, 32, "f32[4]"), value(3, "done{1}", 16, 48, "s32[4]")]
+    values += [value(4, "a", 8, 64, "f32[2]")]
+    records = [record(i, f"start{{1,{i}}}", gather) for i in range(2)]
+    records += [record(2, "one{1}", "(f32[2], f32[4]) all-gather-start(%a), dimensions={0}")]
+    records += [record(3, "done{1}", "(f32[4], s32[4]) all-gather-done(%start)")]
+    a = 'f32[2] add(%x, %x), metadata={op_name="jit(f)/first/add"}'
+    uses = "  start, operand 0\n  one, operand 0" if operands else ""
+    records += [record(4, "a", a, uses=uses)]
+    ranges = ["start{1,0}:0-3", "start{1,1}:0-3", "one{1}:0-3", "done{1}:0-3", "a{}:0-3"]
+    members = attacks.dump(values, records=records, ranges=ranges, hlo=attacks.hlo(GATHER))
+    dump = xlamem.read(make(members))
+    found = [xlamem.buffer(dump, i).value for i in range(4)]
+    assert [f["op_name"] for f in found] == ["jit(f)/first/add", "jit(f)/second/floor"] * 2
+    assert found[2]["origin"] == ("operand" if operands else "hlo")
+
+
+@pytest.mark.parametrize("names", ["jit(f)/a/add jit(f)/b/add", "jit(f)/copy jit(f)/reshape"])
+@pytest.mark.parametrize(("end", "is_known"), [(4, True), (9, True), (10, False)])
+def test_a_loop_carry_after_two_buffers_of_its_slot(
+    end: int, is_known: bool, names: str, make: Callable[..., Path]
+) -> None:
+    """Only buffers that touch its live range count, although another one starts later than one that does.
+
+    Where these are moved from an unknown origin, that is all that is known of both.
+    """
+    first, second = names.split()
+    wanted = first if is_known else None
+    records = [
+        record(i, name, f'f32[16] {text.rpartition("/")[2]}(%p, %p), metadata={{op_name="{text}"}}')
+        for i, name, text in ((1, "x", first), (2, "y", second))
+    ]
+    records.append(record(3, "w", "f32[16] parameter(0)"))
+    values = [value(i, name, 64, 0, "f32[16]") for i, name in enumerate(("x", "y", "w"), 1)]
+    ranges = ["x{}:0-10", f"y{{}}:2-{end}", "w{}:10-14"]
+    dump = xlamem.read(make(attacks.dump(values, records=records, ranges=ranges, steps=16)))
+    found = xlamem.buffer(dump, 3).value
+    assert (found["op_name"], found["origin"]) == (wanted, "slot" if wanted else "none")
+
+
+@pytest.mark.parametrize("product", ["jit(f)/x/mul", "jit(f)/transpose(jvp(x))/mul"])
+def test_an_output_of_a_fusion_has_the_name_of_its_element(product: str, make: Callable[..., Path]) -> None:
+    """The op_name of the fusion is that of another one, even if all temporaries are clear. So is its phase."""
+    fused = """%fused (a: f32[16]) -> (f32[16], f32[16]) {
+  %a = f32[16] parameter(0)
+  %m = f32[16] multiply(%a, %a), metadata={op_name="jit(f)/x/mul"}
+  %s = f32[16] sine(%a), metadata={op_name="jit(f)/y/sin"}
+  ROOT %t = (f32[16], f32[16]) tuple(%m, %s)
+}
+""".replace("jit(f)/x/mul", product)
+    called = f'(f32[16], f32[16]) fusion(%t.1), kind=kLoop, calls=%fused, metadata={{op_name="{product}"}}'
+    add = 'f32[16] add(%p, %p), metadata={op_name="jit(f)/z/add"}'
+    entry = f"ENTRY %main () -> f32[16] {{\n  %t.1 = {add}\n  ROOT %f = {called}\n}}\n"
+    allocations = "allocation 0: size 64, maybe-live-out:\n" + value(1, "f{1}", 64, shape="f32[16]")
+    allocations += "allocation 1: size 64, preallocated-temp:\n"
+    records = [record(1, "f{1}", called), record(2, "t.1", add)]
+    members = attacks.dump(
+        [value(2, "t.1", 64, shape="f32[16]")],
+        allocations=allocations,
+        records=records,
+        ranges=["f{1}:2-4", "t.1{}:0-2"],
+        hlo=attacks.hlo(fused, entry),
+    )
+    rows = xlamem.live_set(xlamem.read(make(members)), 2).to_pylist()
+    found = {(r["instruction"], r["op_name"], r["origin"], r["phase"]) for r in rows if r["role"] == "value"}
+    assert found == {("f", "jit(f)/y/sin", "hlo", None), ("t.1", "jit(f)/z/add", "own", None)}
+
+
+@pytest.mark.parametrize("inner", ["jit(f)/x/mul", None])
+def test_an_element_whose_trace_ends_at_once_has_its_own_name(inner: str | None, make: Callable[..., Path]) -> None:
+    """That of a custom call, which has no computation, whereas that of a fusion is named by an instruction inside.
+
+    If that has no name either, it is the name of the fusion.
+    """
+    metadata = f', metadata={{op_name="{inner}"}}' if inner else ""
+    fused = f"""%fused (a: f32[16]) -> (f32[16], f32[16]) {{
+  %a = f32[16] parameter(0)
+  %m = f32[16] multiply(%a, %a){metadata}
+  ROOT %t = (f32[16], f32[16]) tuple(%m, %m)
+}}
+"""
+    fusion = '(f32[16], f32[16]) fusion(%p), kind=kLoop, calls=%fused, metadata={op_name="jit(f)/y/sin"}'
+    call = '(f32[16], f32[16]) custom-call(%p), custom_call_target="T", metadata={op_name="jit(f)/z/call"}'
+    head = "ENTRY %main (p: f32[16]) -> f32[16] {"
+    element, copy = "f32[16] get-tuple-element(%f), index=1", "f32[16] copy(%g)"
+    texts = {"%p": "f32[16] parameter(0)", "%c": call, "%f": fusion, "%g": element, "ROOT %k": copy}
+    lines = head, *(f"{name} = {text}" for name, text in texts.items())
+    entry = "\n  ".join(lines) + "\n}\n"
+    values = [value(i, name, 64, 64 * i, "f32[16]") for i, name in enumerate(("f{1}", "c{1}", "k"), 1)]
+    records = [record(1, "f{1}", fusion), record(2, "c{1}", call), record(3, "k", copy)]
+    ranges = ["f{1}:0-3", "c{1}:0-3", "k{}:0-3"]
+    dump = xlamem.read(make(attacks.dump(values, records=records, ranges=ranges, hlo=attacks.hlo(fused, entry))))
+    found = [xlamem.buffer(dump, i).value for i in (1, 2)]
+    assert xlamem.buffer(dump, 3).value["op_name"] == (inner or "jit(f)/y/sin")
+    wanted = (inner, "hlo") if inner else ("jit(f)/y/sin", "own")
+    assert [(f["op_name"], f["origin"]) for f in found] == [wanted, ("jit(f)/z/call", "own")]
+
+
+def test_a_donated_argument_that_is_updated_in_place_keeps_its_name(make: Callable[..., Path]) -> None:
+    """Not that of what reads the result, as in a program that decodes with a cache."""
+    shape = "f32[16]{0}"
+    parameter = f"{shape} parameter(0), metadata={{op_name=\"cache['k']\"}}"
+    written = f'{shape} fusion(%p), kind=kLoop, calls=%fused, metadata={{op_name="jit(f)/dynamic_update_slice"}}'
+    read = 'f32[] reduce(%u), metadata={op_name="jit(f)/attention/dot_general"}'
+    fused = f"""%fused (x: f32[16]) -> f32[16] {{
+  %x = {shape} parameter(0)
+  %new = f32[1]{{0}} constant(0)
+  %i = s32[] constant(3)
+  ROOT %d = {shape} dynamic-update-slice(%x, %new, %i)
+}}
+"""
+    entry = f"ENTRY %main (p: f32[16]) -> f32[16] {{\n  %p = {parameter}\n  ROOT %u = {written}\n  %r = {read}\n}}\n"
+    allocations = "allocation 0: size 64, parameter 0, shape |f32[16]| at ShapeIndex {}, output shape is |f32[16]|, "
+    allocations += "maybe-live-out:\n" + value(0, "p", 64, shape=shape) + value(1, "u", 64, shape=shape)
+    members = attacks.dump(
+        [value(2, "r", 4, shape="f32[]")],
+        allocations=allocations + "allocation 1: size 4, preallocated-temp:\n",
+        records=[
+            record(0, "p", parameter, uses="  u, operand 0"),
+            record(1, "u", written, uses="  r, operand 0"),
+            record(2, "r", read),
+        ],
+        ranges=["p{}:0-1", "u{}:1-4", "r{}:2-4"],
+        hlo=attacks.hlo(fused, entry),
+    )
+    rows = {r["instruction"]: r for r in xlamem.live_set(xlamem.read(make(members)), 3).to_pylist()}
+    assert (rows["u"]["op_name"], rows["u"]["origin"], rows["u"]["argument"]) == ("cache['k']", "argument", 0)
+
+
+@pytest.mark.parametrize(
+    ("cache", "wanted"),
+    [
+        ("parameter(0), metadata={op_name=\"cache['k']\"}", "cache['k']"),
+        ("broadcast(%zero), dimensions={}", "jit(f)/dot_general"),
+    ],
+)
+def test_a_stack_of_updated_slices_has_the_name_of_their_argument(
+    cache: str, wanted: str, make: Callable[..., Path]
+) -> None:
+    """A scan over layers writes into the slice of each layer, and stacks the results in another buffer."""
+    shape, carried = "f32[4,8]", "(f32[4,8], f32[4,8])"
+    body = f"""%body (t: {carried}) -> {carried} {{
+  %t = {carried} parameter(0)
+  %stack = {shape} get-tuple-element(%t), index=0
+  %c = {shape} get-tuple-element(%t), index=1
+  %i = s32[] constant(0)
+  %slice = f32[1,8] dynamic-slice(%c, %i, %i)
+  %new = f32[1,1] dot(%i, %i), metadata={{op_name="jit(f)/dot_general"}}
+  %updated = f32[1,8] dynamic-update-slice(%slice, %new, %i, %i)
+  %d = {shape} dynamic-update-slice(%stack, %updated, %i, %i)
+  ROOT %r = {carried} tuple(%d, %c)
+}}
+"""
+    loop = f"{carried} while(%t), condition=%c, body=%body"
+    entry = f"""ENTRY %main () -> {carried} {{
+  %zero = f32[] constant(0)
+  %cache = {shape} {cache}
+  %zeros = {shape} broadcast(%zero), dimensions={{}}
+  %t = {carried} tuple(%zeros, %cache)
+  ROOT %l = {loop}
+}}
+"""
+    allocations = "allocation 0: size 128, parameter 0, shape |f32[4,8]| at ShapeIndex {}:\n"
+    allocations += value(0, "cache", 128, 0, shape) + "allocation 1: size 128, preallocated-temp:\n"
+    members = attacks.dump(
+        [value(1, "l{0}", 128, 0, shape)],
+        allocations=allocations,
+        records=[record(0, "cache", f"{shape} {cache}"), record(1, "l{0}", loop, positions="  l {0}")],
+        ranges=["cache{}:0-4", "l{0}:1-3"],
+        hlo=attacks.hlo(body, entry),
+    )
+    assert xlamem.buffer(xlamem.read(make(members)), 1).value["op_name"] == wanted
+
+
+def test_initial_values_that_a_trace_ends_at_name_nothing(make: Callable[..., Path]) -> None:
+    """The body writes slices of what the loop reads, which other instructions pass on in a circle."""
+    shape, carried = "f32[4,8]", "(f32[4,8], f32[4,8])"
+    allocate = f'{shape} custom-call(), custom_call_target="AllocateBuffer", metadata={{op_name="jit(f)/zeros"}}'
+    body = f"""%body (t: {carried}) -> {carried} {{
+  %t = {carried} parameter(0)
+  %s = {shape} get-tuple-element(%t), index=0
+  %w = {shape} get-tuple-element(%t), index=1
+  %i = s32[] constant(0)
+  %slice = f32[1,8] dynamic-slice(%w, %i, %i)
+  %d = {shape} dynamic-update-slice(%s, %slice, %i, %i)
+  %moved = {shape} copy(%w)
+  ROOT %r = {carried} tuple(%d, %moved)
+}}
+"""
+    loop = f"{carried} while(%t), condition=%c, body=%body"
+    entry = f"""ENTRY %main () -> {carried} {{
+  %a = {allocate}
+  %b = {allocate.replace("zeros", "ones")}
+  %t = {carried} tuple(%a, %b)
+  ROOT %l = {loop}
+}}
+"""
+    members = attacks.dump(
+        [value(1, "l{0}", 128, 0, shape), value(2, "a", 128, 128, shape), value(3, "b", 128, 256, shape)],
+        records=[
+            record(1, "l{0}", loop, positions="  l {0}"),
+            record(2, "a", allocate),
+            record(3, "b", allocate.replace("zeros", "ones")),
+        ],
+        ranges=["l{0}:1-3", "a{}:0-1", "b{}:0-1"],
+        hlo=attacks.hlo(body, entry),
+    )
+    found = xlamem.buffer(xlamem.read(make(members)), 1).value
+    assert (found["op_name"], found["origin"]) == (None, "none")
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("wrapped_copy", "jit(f)/y/transpose"), ("wrapped_slice.12", "jit(f)/y/transpose"), ("wrapped_add", None)],
+)
+def test_fusions_of_one_move_have_the_name_of_their_operand(
+    name: str, wanted: str | None, make: Callable[..., Path]
+) -> None:
+    moved = 'f32[16] fusion(%p), kind=kLoop, calls=%c.1, metadata={op_name="jit(f)/y/transpose"}'
+    records = [
+        record(1, "a", moved, uses=f"  {name}, operand 0"),
+        record(2, name, "f32[16] fusion(%a), kind=kLoop, calls=%c.2"),
+    ]
+    values = [value(1, "a", 64, 0, "f32[16]"), value(2, name, 64, 64, "f32[16]")]
+    members = attacks.dump(values, records=records, ranges=["a{}:0-2", f"{name}{{}}:2-3"])
+    found = xlamem.buffer(xlamem.read(make(members)), 2).value
+    assert (found["op_name"], found["origin"]) == (wanted, "operand" if wanted else "none")
+
+
+@pytest.mark.parametrize("with_hlo", [False, True])
+@pytest.mark.parametrize(("end", "wanted"), [(2, ("jit(f)/y/dot", "slot")), (1, ("jit(f)/broadcast_in_dim", "own"))])
+def test_a_reserved_buffer_has_the_name_of_what_a_loop_writes(
+    end: int, wanted: tuple[str, str], with_hlo: bool, make: Callable[..., Path]
+) -> None:
+    """The name of the allocation itself is used only if no writer is known."""
+    allocate = "f32[16] custom-call(), custom_call_target=\"AllocateBuffer\""
+    allocate += ', metadata={op_name="jit(f)/broadcast_in_dim"}'
+    written = 'f32[16] add(%p, %p), metadata={op_name="jit(f)/y/dot"}'
+    records = [record(1, "a", allocate, uses="  w, operand 0 {0}"), record(2, "d", written)]
+    values = [value(1, "a", 64, 0, "f32[16]"), value(2, "d", 64, 0, "f32[16]")]
+    loop = "ROOT %w = (f32[16]) while(%t), condition=%c, body=%b"
+    text = attacks.hlo(f"ENTRY %main () -> f32[16] {{\n  %a = {allocate}\n  %t = (f32[16]) tuple(%a)\n  {loop}\n}}\n")
+    records.append(record(3, "w{}", "(f32[16]) while(%t), condition=%c, body=%b"))
+    values.append(value(3, "w{}", 8, 64, "(f32[16])"))
+    ranges = [f"a{{}}:0-{end}", "d{}:2-3", "w{}:1-3"]
+    others = {"hlo": text} if with_hlo else {}
+    dump = xlamem.read(make(attacks.dump(values, records=records, ranges=ranges, **others)))
+    found = xlamem.buffer(dump, 1).value
+    assert (found["op_name"], found["origin"]) == wanted
+
+
+@pytest.mark.parametrize("before", ["", "  %z = f32[] constant(0)\n"])
+def test_a_copy_of_a_reserved_buffer(before: str, make: Callable[..., Path]) -> None:
+    """Its name is used only if nothing else is known, also if it is the first instruction of the text."""
+    allocate = "f32[16] custom-call(), custom_call_target=\"AllocateBuffer\""
+    allocate += ', metadata={op_name="jit(f)/broadcast_in_dim"}'
+    members = attacks.dump(
+        [value(1, "a", 64, 0, "f32[16]"), value(2, "c", 64, 64, "f32[16]")],
+        records=[record(1, "a", allocate, uses="  c, operand 0"), record(2, "c", "f32[16] copy(%a)")],
+        ranges=["a{}:0-1", "c{}:1-3"],
+        hlo=attacks.hlo(f"ENTRY %main () -> f32[16] {{\n{before}  %a = {allocate}\n  ROOT %c = f32[16] copy(%a)\n}}\n"),
+    )
+    found = xlamem.buffer(xlamem.read(make(members)), 2).value
+    assert (found["op_name"], found["origin"]) == ("jit(f)/broadcast_in_dim", "operand")
+
+
+@pytest.mark.parametrize("argument", [None, "params['w']"])
+@pytest.mark.parametrize("parameters", ["", "[start_indices=(0,) limit_indices=(8,) strides=None]"])
+def test_slices_of_an_argument(argument: str | None, parameters: str, make: Callable[..., Path]) -> None:
+    """They have its name, but their own if it has none, as in old versions of JAX."""
+    own = f"jit(f)/jit(main)/slice{parameters}"
+    metadata = f', metadata={{op_name="{argument}"}}' if argument else ""
+    allocations = "allocation 0: size 64, parameter 0, shape |f32[16]| at ShapeIndex {}:\n"
+    allocations += value(0, "p", 64) + "allocation 1: size 32, preallocated-temp:\n"
+    sliced = f'f32[8]{{0}} slice(f32[16]{{0}} %p), slice={{[0:8]}}, metadata={{op_name="{own}"}}'
+    records = [
+        record(0, "p", f"f32[16]{{0}} parameter(0){metadata}", uses="  s, operand 0"),
+        record(1, "s", sliced),
+    ]
+    members = attacks.dump([value(1, "s", 32)], allocations=allocations, records=records, ranges=["p{}:0-4", "s{}:1-3"])
+    (row,) = (r for r in xlamem.live_set(xlamem.read(make(members))).to_pylist() if r["instruction"] == "s")
+    assert (row["op_name"], row["origin"], row["argument"]) == (argument or own, "argument", 0)
+
+
+@pytest.mark.parametrize("phase", ["jvp()", "transpose(jvp())"])
+def test_a_copy_of_an_argument_is_no_gradient(phase: str, make: Callable[..., Path]) -> None:
+    """A loop of the backward pass reads a layer of weights: the slice has its phase, but not its kind."""
+    moved = f'f32[16]{{0}} slice(%p), slice={{[0:16]}}, metadata={{op_name="jit(f)/{phase}/while/body/slice"}}'
+    allocations = "allocation 0: size 64, parameter 0, shape |f32[16]| at ShapeIndex {}:\n"
+    allocations += value(0, "p", 64) + "allocation 1: size 64, preallocated-temp:\n"
+    parameter = 'f32[16]{0} parameter(0), metadata={op_name="w"}'
+    records = [record(0, "p", parameter, uses="  s, operand 0"), record(1, "s", moved)]
+    ranges = ["p{}:0-4", "s{}:1-3"]
+    members = attacks.dump([value(1, "s", 64)], allocations=allocations, records=records, ranges=ranges)
+    (row,) = (r for r in xlamem.live_set(xlamem.read(make(members))).to_pylist() if r["instruction"] == "s")
+    assert (row["op_name"], row["origin"], row["kind"]) == ("w", "argument", None)
+
+
+@pytest.mark.parametrize("ranges", [["p{}:0-3", "u{}:2-4"], []])
+def test_arguments_of_dumps_without_instructions(ranges: list[str], make: Callable[..., Path]) -> None:
+    """An update in place has its parameter's bytes, but is not live at step 0. Without live ranges, nothing tells."""
+    members = attacks.dump(
+        [value(0, "u"), value(1, "p")],
+        allocations="allocation 0: 0x5564, size 8, parameter 2, shape |f32[2]| at ShapeIndex {}, maybe-live-out:\n",
+        ranges=ranges,
+    )
+    dump = xlamem.read(make(members))
+    assert compute.program.program(dump).entry_parameters.tolist() == [1] * bool(ranges)
+    if ranges:
+        rows = {row["instruction"]: row for row in compute.live_set(dump, 2).to_pylist()}
+        assert [(rows[name]["argument"], rows[name]["kind"]) for name in "pu"] == [(2, "parameter"), (None, None)]
+
+
+@pytest.mark.parametrize("placeholder", ["XLA_Args", "xla__device_data"])
+def test_a_name_of_all_parameters_names_none(placeholder: str, make: Callable[..., Path]) -> None:
+    """TensorFlow and PyTorch/XLA give all parameters, and copies of them, one name."""
+    metadata = f', metadata={{op_name="{placeholder}"}}'
+    parameter = "allocation {0}: size 8, parameter {0}, shape |f32[2]| at ShapeIndex {{}}:\n"
+    allocations = [parameter.format(0), parameter.format(1), "allocation 2: size 8, preallocated-temp:\n"]
+    members = attacks.dump(
+        [value(1, "p.1"), allocations[2], value(2, "c")],
+        allocations=allocations[0] + value(0, "p.0") + allocations[1],
+        records=[
+            record(0, "p.0", f"f32[2]{{0}} parameter(0){metadata}"),
+            record(1, "p.1", f"f32[2]{{0}} parameter(1){metadata}", uses="  c, operand 0"),
+            record(2, "c", f"f32[2]{{0}} copy(%p.1){metadata}"),
+        ],
+        ranges=["p.0{}:0-4", "p.1{}:0-4", "c{}:1-4"],
+    )
+    live = compute.live_set(xlamem.read(make(members)), 2)
+    rows = {row["instruction"]: row for row in live.to_pylist()}
+    names = {name: (row["op_name"], row["argument"]) for name, row in rows.items()}
+    assert names == {"p.0": (None, 0), "p.1": (None, 1), "c": (None, 1)}
+    assert {(row["name"], row["n"]) for row in compute.like_buffers(live, 9)} == {("argument *", 2), (None, 1)}
+
+
+def test_a_barrier_of_one_tuple(make: Callable[..., Path]) -> None:
+    """Each element is that of the tuple, as the elements of a barrier of several operands are these."""
+    n, m = (f'f32[16] {opcode}(%p), metadata={{op_name="jit(f)/{opcode}/x"}}' for opcode in ("negate", "sine"))
+    both = "(f32[16], f32[16])"
+    for operands in ("%n, %m", "%t"):
+        barrier = f"{both} opt-barrier({operands})"
+        body = f"  %p = f32[16] parameter(0)\n  %n = {n}\n  %m = {m}\n  %t = {both} tuple(%n, %m)\n"
+        entry = f"ENTRY %main (p: f32[16]) -> {both} {{\n{body}  ROOT %b = {barrier}\n}}\n"
+        outputs = "".join(
+            f"allocation {i}: size 64, maybe-live-out:\n{value(i, f'b{{{i}}}', 64, shape='f32[16]')}" for i in (0, 1)
+        )
+        members = attacks.dump(
+            [value(2, "n", 64, shape="f32[16]")],
+            allocations=f"{outputs}allocation 2: size 64, preallocated-temp:\n",
+            records=[record(0, "b{0}", barrier), record(1, "b{1}", barrier), record(2, "n", n)],
+            ranges=["b{0}:0-2", "b{1}:0-2", "n{}:0-2"],
+            hlo=attacks.hlo(entry),
+        )
+        rows = xlamem.live_set(xlamem.read(make(members)), 1).to_pylist()
+        found = {(r["shape_index"], r["origin_instruction"]) for r in rows if r["instruction"] == "b"}
+        assert found == {("{0}", "n"), ("{1}", "m")}
+
+
+def test_parameters_of_branches_are_not_the_predicate(make: Callable[..., Path]) -> None:
+    """A conditional has an operand for each branch, behind that which selects one."""
+    named = 's32[] constant(1), metadata={op_name="jit(f)/cond/index"}'
+    negate = 'f32[16] negate(%p), metadata={op_name="jit(f)/neg"}'
+    copied = "f32[16] copy(%q)"
+    branch = f"%branch (q: f32[16]) -> f32[16] {{\n  %q = f32[16] parameter(0)\n  ROOT %c = {copied}\n}}\n"
+    called = "f32[16] conditional(%i, %n, %n), branch_computations={%branch, %branch}"
+    entry = "ENTRY %main (p: f32[16]) -> f32[16] {\n  %p = f32[16] parameter(0)\n"
+    entry += f"  %i = {named}\n  %n = {negate}\n  ROOT %b = {called}\n}}\n"
+    members = attacks.dump(
+        [value(1, "c", 64, shape="f32[16]"), value(2, "n", 64, 64, shape="f32[16]"), value(3, "i", 4, 128, "s32[]")],
+        records=[record(1, "c", copied), record(2, "n", negate), record(3, "i", named)],
+        ranges=["c{}:0-2", "n{}:0-2", "i{}:0-2"],
+        hlo=attacks.hlo(branch, entry),
+    )
+    rows = xlamem.live_set(xlamem.read(make(members)), 1).to_pylist()
+    found = {r["instruction"]: r["origin_instruction"] for r in rows if r["role"] == "value"}
+    assert found["n"] == "n"
+    assert found["c"] not in ("i", "b")
