@@ -121,7 +121,7 @@ def shorten_distinct(texts: Iterable[str], limit: int | None) -> list[str]:
     middles, or else all but the part where a text differs from those that are most similar to it.
     """
     texts = list(texts)
-    if limit is None or all(len(text) <= limit for text in texts):
+    if limit is None:
         return texts
     distinct = set(texts)
     for cut in (_shorten_component, shorten):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 import re
+from datetime import datetime
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from xlamem import errors, formatting
@@ -79,6 +82,19 @@ def test_what_differs_is_never_cut_off(texts: list[str]) -> None:
         assert shortened[-1] == shortened[0]
         assert all(s == t for s, t in zip(shortened, texts, strict=False) if len(t) <= limit)
     assert formatting.shorten_distinct(texts, None) == texts
+
+
+@pytest.mark.parametrize(
+    ("begin", "middle", "end", "limit", "shown"),
+    [
+        ("", "x" * 20, "y" * 20, 16, "{}xxxx…xxxx{}yyyy…"),
+        ("x" * 12, "z" * 9, "y" * 40, 16, "…xx{}zz…zz{}yy…"),
+        ("x" * 30, "y" * 30, "y" * 40, 4, "…{}…{}…"),
+    ],
+)
+def test_differences_have_as_many_neighbours_as_fit(begin: str, middle: str, end: str, limit: int, shown: str) -> None:
+    texts = [f"{begin}{a}{middle}{b}{end}" for a in "ab" for b in "cd"]
+    assert formatting.shorten_distinct(texts, limit) == [shown.format(a, b) for a in "ab" for b in "cd"]
 
 
 def test_names_too_long_for_a_line_keep_both_ends() -> None:
@@ -192,8 +208,31 @@ def test_wrapped_to_the_width_of_prose() -> None:
     assert max(map(len, formatting.wrap(" ".join(words), 6))) == 74
     assert max(map(len, formatting.wrap(" ".join(words), 70))) == 19  # there are at least 20 characters
     assert formatting.wrap("") == [""]
+    assert formatting.wrap("a sentence of well-known words", 0, 20) == ["a sentence of", "well-known words"]
     assert formatting.wrap("a well-known word of 5 KiB", 0, 20) == ["a well-known word of", "5 KiB"]
     assert max(map(len, formatting.wrap_items(words))) == 77
     assert max(map(len, formatting.wrap_items(words, 6))) == 71
     assert formatting.wrap_items(["ab", "cdefgh"], 9, 6) == ["ab,", "cdefgh"]
     assert formatting.wrap_items([]) == []
+
+
+LATE = 253_402_300_800
+"""Seconds until the year 10000."""
+NANOSECONDS = pa.timestamp("ns")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "python"),
+    [
+        (pa.timestamp("s"), [0, LATE, None], [datetime(1970, 1, 1), "10000-01-01 00:00:00", None]),
+        (pa.timestamp("s", "Asia/Tokyo"), [LATE], ["10000-01-01 00:00:00"]),
+        (pa.list_(NANOSECONDS), [[1, None], []], [["1970-01-01 00:00:00.000000001", None], []]),
+        (
+            pa.struct({"at": NANOSECONDS, "n": pa.int64()}),
+            [{"at": 1, "n": 2}],
+            [{"at": "1970-01-01 00:00:00.000000001", "n": 2}],
+        ),
+    ],
+)
+def test_times_that_python_cannot_represent(kind: pa.DataType, values: list[Any], python: list[Any]) -> None:
+    assert formatting.python_values(pa.chunked_array([pa.array(values, kind)])) == python
