@@ -168,6 +168,13 @@ def test_mixed_newlines_in_a_log(live_first: bool, n_crlf: int) -> None:
     assert tables(dump)["allocations"] == plain(SPLIT[0])["allocations"]
 
 
+def test_another_newline_after_the_module_of_a_log() -> None:
+    module = "".join(logged(memory_texts(SPLIT[0]), 5)).replace("\n", "\r\n")
+    log = module + "".join(glog(7, "x.cc:1", "the end"))
+    with resolve(log.encode()).members[0].load() as loaded:
+        assert (loaded.crlf, loaded.first_bare_lf) == (True, None)
+
+
 def test_a_truncated_log(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     lines = list(glog(5, "buffer_assignment.cc:1", memory_texts(SPLIT[0])["buffer-assignment"]))

@@ -233,6 +233,15 @@ def test_extremes(text: bytes) -> None:
     assert dump.allocations.num_rows == 1
 
 
+@pytest.mark.parametrize("before", [b"", b"x\n" * 128])
+def test_used_values_before_the_allocations_of_each_module(before: bytes) -> None:
+    used = b"\nTotal bytes used: 8\n\nUsed values:\n"
+    module = HEAD + VALUE + b"f32[2]{0}\n"
+    data = before + used + module + used + module
+    spans = member_spans(data)
+    assert [data[span.begin :][: len(used)] for span in spans[1:]] == [used]
+
+
 def test_stack_frames_in_a_circle() -> None:
     used = b"\nTotal bytes used: 8\n\nUsed values:\n<0 a @0>\n positions:\n  a\n uses:\n"
     used += b' from instruction: %a = f32[2]{0} add(%b), metadata={op_name="x" stack_frame_id=1}\n'

@@ -38,6 +38,21 @@ def test_missing_paths(tmp_path: Path) -> None:
         find("a\0b")
 
 
+def test_an_empty_path_is_no_stem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("-buffer-assignment.txt").write_text(ALLOCATIONS)
+    with pytest.raises(UsageError, match="does not exist"):
+        find("")
+
+
+def test_the_first_name_of_a_file_counts(tmp_path: Path) -> None:
+    paths = [tmp_path / "one.txt", tmp_path / "two.txt"]
+    paths[0].write_text(ALLOCATIONS)
+    paths[1].symlink_to(paths[0])
+    for given in (paths, paths[::-1]):
+        assert [source.members[0].uri for source in find(*given)] == [str(given[0])]
+
+
 def test_nothing_in_it(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no dump in .*-buffer-assignment\.txt"):
         find(tmp_path)
