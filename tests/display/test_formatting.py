@@ -207,12 +207,14 @@ def test_wrapped_to_the_width_of_prose() -> None:
     ]]  # fmt: skip
     assert max(map(len, formatting.wrap(" ".join(words), 6))) == 74
     assert max(map(len, formatting.wrap(" ".join(words), 70))) == 19  # there are at least 20 characters
+    assert formatting.wrap("a text of twenty char", 70) == ["a text of twenty", "char"]
     assert formatting.wrap("") == [""]
     assert formatting.wrap("a sentence of well-known words", 0, 20) == ["a sentence of", "well-known words"]
     assert formatting.wrap("a well-known word of 5 KiB", 0, 20) == ["a well-known word of", "5 KiB"]
     assert max(map(len, formatting.wrap_items(words))) == 77
     assert max(map(len, formatting.wrap_items(words, 6))) == 71
     assert formatting.wrap_items(["ab", "cdefgh"], 9, 6) == ["ab,", "cdefgh"]
+    assert formatting.wrap_items(["a", "all-gather.1"], 0, 8) == ["a,", "all-gather.1"]
     assert formatting.wrap_items([]) == []
 
 
