@@ -99,6 +99,13 @@ def test_a_slot_in_address_ranges(most: int, monkeypatch: pytest.MonkeyPatch, ma
     assert parts == {"one_value": 4096, "shared": 1024}
 
 
+def test_the_size_of_the_first_value(make: Callable[..., Path]) -> None:
+    """They are those of the values, also of the first one, and not of the allocation."""
+    folder = make(attacks.dump([value(1, "a", 64)], size=1152, steps=4, ranges=["a{}:0-3"]))
+    sizes = {row["buffer_size"] for row in rows(xlamem.read(folder)) if row["line"] == "temporaries"}
+    assert sizes == {64}
+
+
 @pytest.mark.parametrize("most", [1, 2, 100])
 def test_the_first_of_equal_peaks(most: int, monkeypatch: pytest.MonkeyPatch, make: Callable[..., Path]) -> None:
     """It is that at which the bill is made, also if the steps are swept in several parts."""

@@ -110,6 +110,13 @@ def test_a_scope_with_buffers_of_its_own() -> None:
     assert (c.name, c.children) == ("c", [])
 
 
+def test_opcodes_of_what_is_in_no_inner_scope() -> None:
+    names = [("a", "dot", 60, 3), ("a/b", "dot", 40, 1), ("a/c", "copy", 9, 2)]
+    rows = [{"scope": scope, "opcode": opcode, "bytes": size, "n": n} for scope, opcode, size, n in names]
+    rest = compute.scope_tree(rows).children["a"].without_children()
+    assert (rest.bytes, rest.n, rest.opcodes, rest.counts) == (60, 3, {"dot": 60}, {"dot": 3})
+
+
 def test_many_small_scopes_are_summed_up_by_opcode() -> None:
     rows = [{"scope": f"s/x{i}", "opcode": "fusion" if i % 3 else "copy", "bytes": 10, "n": 1} for i in range(300)]
     rows.append({"scope": "s/large", "opcode": "dot", "bytes": 2000, "n": 1})
