@@ -122,7 +122,7 @@ def _outputs_of(p: Program) -> Outputs:
         values = values[np.bincount(p.owner, minlength=1)[p.owner[values]] == 1]
     values = values[np.unique(p.owner[values], return_index=True)[1]]
     positions, schedule = p.tables["positions"], p.tables["schedule"]
-    if not schedule.num_rows or not positions.num_rows:
+    if not schedule.num_rows:
         return Outputs(values, pa.nulls(len(values), pa.string()))
     # The root of the program is its last instruction.
     root = schedule["instruction"][int(ints(schedule, "time").argmax())].as_py()
