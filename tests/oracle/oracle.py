@@ -228,6 +228,7 @@ def shape_facts(text: str) -> tuple[str | None, int | None]:
     if text.startswith("b("):
         return "buffer", shape_facts(text[2:])[1]
     if text.startswith("("):
+        text = text.replace('"', "'")  # a shape has no strings
         end, elements = stop(text, 1, ","), int(not text.startswith("()"))
         while end < len(text) and text[end] == ",":
             end, elements = stop(text, end + 1, ","), elements + 1
