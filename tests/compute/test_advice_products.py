@@ -78,6 +78,12 @@ def test_what_several_products_compute_is_no_logits(make: Make) -> None:
     assert loss_advice(make, other, LOGITS, SOFTMAX) == []
 
 
+@pytest.mark.parametrize(("clone", "n"), [("dot.2.remat", 1), ("dot.2.remat5.1", 1), ("dot.2.rematch", 0)])
+def test_logits_that_the_compiler_computes_again(clone: str, n: int, make: Make) -> None:
+    again = LOGITS._replace(name=clone, live=(6, 7), uses="")
+    assert len(loss_advice(make, HIDDEN, LOGITS, SOFTMAX, again)) == n
+
+
 def test_a_large_product_after_the_logits(make: Make) -> None:
     """Only heads that are small beside the logits may follow them."""
     head = Buffer("dot.3", "f32[8,64,64]", (3, 4), FORWARD)

@@ -12,8 +12,9 @@ from .aliasing import is_partitioned
 from .bounds import largest_divisor, of_values, with_vmem
 from .columns import Ints, Mask, flags_of
 from .interventions import Intervention
+from .op_names import matching
 from .origins import has_opcode, uses_of
-from .program import distinct_rows
+from .program import CLONE, distinct_rows
 from .stacks import LoopActivations
 from .what_if import Change
 
@@ -73,6 +74,8 @@ def _logits(a: LoopActivations) -> Logits | None:
     has_own_name = (p.op_names(np.arange(len(start)))[0] >= 0) & ~has_opcode(p, p.instruction_row, "^copy")
     forward = np.flatnonzero((a.phase == FORWARD) & has_own_name & (start >= 0))
     forward = forward[~a.is_backward[np.minimum(start[forward], len(a.is_backward) - 1)]]
+    codes, names = p.texts("instructions", "instruction")
+    is_product = a.is_forward_product & ~flags_of(matching(names, CLONE), codes)
     stacked = np.zeros(len(start), bool)
     for stacks in a.stacks:
         stacked |= stacks.members
@@ -82,7 +85,7 @@ def _logits(a: LoopActivations) -> Logits | None:
         first = start[forward[alike[forward]]].min()
         later = forward[(start[forward] > first) & ~alike[forward]]
         is_last = int(p.extent[later].max(initial=0)) <= p.extent[value] // SMALL_HEAD
-        products = np.unique(p.instruction_row[alike & flags_of(a.is_forward_product, p.instruction_row)])
+        products = np.unique(p.instruction_row[alike & flags_of(is_product, p.instruction_row)])
         # What a loop stacks has a dimension of iterations, which are no samples.
         if is_last and len(products) <= 1 and not stacked[alike].any() and not _is_read_by_product(a, alike):
             return _split(a, value) if (alike & a.w.at_peak).any() else None

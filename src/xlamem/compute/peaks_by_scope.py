@@ -14,10 +14,7 @@ from .buffer_names import source_columns
 from .columns import Ints, arrow_array, computed_table, decoded, encoded, nullable, runs, take
 from .op_names import scopes
 from .peaks import selected_steps
-from .program import Program, program
-
-_CLONE = r"\.remat[0-9]*(?:\.[0-9]+)*$"
-"""The end of the name of an instruction that XLA's rematerialization pass has cloned."""
+from .program import CLONE, Program, program
 
 
 def scope_peaks(dump: DumpLike) -> pa.Table:
@@ -91,11 +88,11 @@ def rematerialized(dump: DumpLike) -> pa.Table:
     p = program(dump)
     codes, names = p.names
     texts = pc.cast(names, pa.string())
-    cloned = pc.match_substring_regex(texts, _CLONE).to_numpy(zero_copy_only=False)
+    cloned = pc.match_substring_regex(texts, CLONE).to_numpy(zero_copy_only=False)
     values = np.flatnonzero(take(cloned, codes) > 0)
     if p.steps is None or not len(values):
         return schema.COMPUTED["rematerialized"].empty
-    original = _originals(p, values, pc.replace_substring_regex(texts, _CLONE, ""))
+    original = _originals(p, values, pc.replace_substring_regex(texts, CLONE, ""))
     start, end = p.ranges
     peak = selected_steps(p)[p.space[values]]
     original_end = take(end, original)

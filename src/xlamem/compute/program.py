@@ -30,6 +30,9 @@ from .layout import DONATED, LIVE_OUT, PARAMETER, Layout, schedule_lengths
 from .lazy import cached_property
 from .op_names import first_numbers, without_placeholders
 
+CLONE = r"\.remat[0-9]*(?:\.[0-9]+)*$"
+"""The end of the name of an instruction that XLA's rematerialization pass has cloned."""
+
 
 def program(dump: DumpLike) -> Program:
     """Return the program of a dump, which is cached. Every computation calls this first."""

@@ -20,6 +20,8 @@ N_ROWS = 10
 """Number of interventions without --limit."""
 ENOUGH_ALONE = "By the upper bounds, each of the following may be enough alone."
 INDENT = 4
+MIN_SOURCE = 20
+"""Width at which a source line loses no more directories, so that names and shapes are shortened."""
 STYLES = {"exact": "bold green", "likely": "green", "try": "yellow"}
 
 
@@ -88,10 +90,11 @@ def _place(row: Row, width: int | None) -> Text:
     """Return the buffers, their scope or argument, and the source line of the largest one."""
     what = f"{count(row['n_buffers'], 'buffer')}, {size(row['bytes'])}"
     room = width and max(width - INDENT, 30)
-    source = source_line(row, room and room // 2)
     name = one_line(row["function"] or row["scope"] or row["argument"] or row["instruction"] or "")
+    shape = plain_shape(row["shape"])
+    source = source_line(row, room and min(room // 2, max(MIN_SOURCE, room - len(f"{what}{name}{shape}") - 6)))
     room = room and max(9, room - len(what) - len(source) - 6)
-    shape = shorten(plain_shape(row["shape"]), room and max(9, room // 2))
+    shape = shorten(shape, room and max(9, room // 2))
     name = shorten_path(name, room and max(9, room - len(shape)))
     text = "  ".join(filter(None, [what, name, shape]))
     return Text.assemble(" " * INDENT, (text, "dim"), ("  " + source if source else "", "green"))

@@ -168,7 +168,7 @@ def _where(row: Row) -> str:
     if row["last_line"] > row["line"]:
         lines = f"lines {row['line']:,} to {row['last_line']:,}"
     thread = f"thread {row['thread']}" if row["thread"] else ""
-    return ", ".join(filter(None, [lines, row["rank"], thread]))
+    return ", ".join(filter(None, [f"{lines} of the log", row["rank"], thread]))
 
 
 def _copies(copies: list[Row]) -> str:
