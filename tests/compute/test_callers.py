@@ -100,3 +100,25 @@ def test_a_buffer_of_a_library_has_the_line_of_the_model(make: Callable[..., Pat
     members = attacks.dump([value(1, "a", 64)], records=[record(1, "a", add)], ranges=["a{}:0-1"], hlo=text)
     (row,) = xlamem.live_set(xlamem.read(make(members))).to_pylist()
     assert (row["source_file"], row["source_line"], row["phase"]) == ("/m/train.py", 17, "optimizer")
+
+
+@pytest.mark.parametrize(
+    ("own", "line"),
+    [
+        ("transpose(jvp())/broadcast_in_dim", 29),
+        ("while/body/closed_call", 14),  # says nothing: the line may be that of the whole loop
+    ],
+)
+def test_a_value_named_after_its_reader_has_its_own_line(own: str, line: int, make: Callable[..., Path]) -> None:
+    """The gradient of a mean is broadcast; what reads it first is a division."""
+    at = 'op_name="jit(f)/{}" source_file="/m/train.py" source_line={}'
+    broadcast = f"f32[16] broadcast(%c), dimensions={{}}, metadata={{{at.format(own, 29)}}}"
+    divide = f"f32[16] divide(%b, %b), metadata={{{at.format('jvp()/div', 14)}}}"
+    members = attacks.dump(
+        [value(1, "b", 64), value(2, "d", 64, offset=64)],
+        records=[record(1, "b", broadcast, uses="  d, operand 0"), record(2, "d", divide)],
+        ranges=["b{}:0-1", "d{}:1-2"],
+    )
+    rows = {row["instruction"]: row for row in xlamem.live_set(xlamem.read(make(members)), 1).to_pylist()}
+    found = rows["b"]
+    assert (found["origin"], found["op_name"], found["source_line"]) == ("user", "jit(f)/jvp()/div", line)

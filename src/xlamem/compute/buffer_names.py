@@ -11,7 +11,16 @@ from .. import kernels as pc
 from ..dump import hlo_body
 from ..parse.hlo_body import CALLS, HloBody
 from .columns import Ints, Mask, arrow_array, decoded, encoded, flags_of, ints, nullable, take, take_text
-from .op_names import OPTIMIZER, PHASES, is_optimizer_file, is_optimizer_state, layers, matching, patterns_of
+from .op_names import (
+    OPTIMIZER,
+    PHASES,
+    is_control_flow,
+    is_optimizer_file,
+    is_optimizer_state,
+    layers,
+    matching,
+    patterns_of,
+)
 from .origins import HLO, NONE, ORIGINS, USER, has_opcode, operands_of, origins, uses_of
 from .program import Program
 
@@ -47,12 +56,13 @@ def source_columns(p: Program, values: Ints) -> dict[str, pa.Array]:
 
     Buffers without an op_name of their own have that of their origin (see `Origins`).
     """
-    return origins(p).names.columns(_rows(p, values))
+    rows, lines, names = _rows(p, values), _rows_of_lines(p, values), origins(p).names
+    return names.columns(lines) | {"op_name": names.columns(rows)["op_name"]}
 
 
 def stack_frames(p: Program, values: Ints) -> Ints:
     """Return the id of the stack frame of the instruction that names each value, -1 if it has none."""
-    return take(ints(origins(p).names.table, "stack_frame"), _rows(p, values))
+    return take(ints(origins(p).names.table, "stack_frame"), _rows_of_lines(p, values))
 
 
 def buffer_names(p: Program, values: Ints) -> dict[str, pa.Array]:
@@ -81,6 +91,17 @@ def _rows(p: Program, values: Ints) -> Ints:
     """
     source = take(origins(p).source, values)
     return np.where(source < 0, take(p.instruction_row, values), source)
+
+
+def _rows_of_lines(p: Program, values: Ints) -> Ints:
+    """Return the rows of `NamedInstructions` that have the source lines of these values.
+
+    A name that is only known from a user says less than the line of a value that has an op_name, if only that of a
+    move: the gradient of a mean is broadcast, and has the line of the mean.
+    """
+    rows, own, names = _rows(p, values), take(p.instruction_row, values), origins(p).names
+    is_clear = (names.op_name[0] >= 0) & (names.innermost_file[0] >= 0) & ~names.has_name(is_control_flow)
+    return np.where((take(origins(p).origin, values) == USER) & (take(is_clear, own) > 0), own, rows)
 
 
 def _layers(op_names: pa.Array) -> tuple[pa.Array, pa.Array]:
