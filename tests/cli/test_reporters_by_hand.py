@@ -746,7 +746,7 @@ def test_printed_sizes(text: str | None, shown: str) -> None:
 def test_where_a_report_is() -> None:
     row = {"line": 1234, "last_line": 1240, "rank": "host3", "thread": None}
     assert oom._where(row) == "lines 1,234 to 1,240 of the log, host3"
-    assert oom._where({**row, "last_line": 1234, "rank": None, "thread": "7"}) == "line 1,234, thread 7"
+    assert oom._where({**row, "last_line": 1234, "rank": None, "thread": "7"}) == "line 1,234 of the log, thread 7"
     copies = [{"line": i, "rank": r} for i, r in ((5, "r10"), (6, "r9"), (7, None), (8, "r9"))]
     assert oom._copies(copies) == "4 times with the same text (lines 5, 6, 7, 8), by r9, r10"
     assert oom._copies(copies[2:3]) == "1 time with the same text (line 7)"
