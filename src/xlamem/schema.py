@@ -792,12 +792,12 @@ COMPUTED_TABLES = (
         "intervention that saves memory",
         "compute",
         (
-            _int("rank", "0 for the one that saves most"),
+            _int("rank", "0 for the first one: those that save most, of which dtype counts half"),
             _name(
                 "kind",
                 "donate an argument; shape: a layout without padding; dtype: a smaller element type; recompute or "
-                "offload activations; scan over chunks; loss: logits in chunks; attention in parts; a smaller batch; "
-                "slots: fewer small buffers; collective: less in flight; tuple: fewer results",
+                "offload activations; scan over chunks; loss: logits in chunks; attention in parts; reduce what a loop "
+                "stacks; a smaller batch; slots: fewer small buffers; collective: less in flight; tuple: fewer results",
             ),
             _name("argument", "argument of the function that it concerns", null=True),
             _int("parameter", "first parameter number of that argument", null=True),

@@ -212,6 +212,31 @@ def test_small_slots() -> None:
     assert "16,384 bytes" in row["action"]
 
 
+def test_shapes_with_padding() -> None:
+    """The compiler may need a copy of the largest one in another layout."""
+    dump = xlamem.read(STORED / "tpu-pixels" / "base")
+    row = next(r for r in xlamem.advise(dump).to_pylist() if r["kind"] == "shape")
+    assert (row["n_buffers"], row["bytes"], row["shape"].partition("{")[0]) == (3, 3 << 25, "f32[2097152,3]")
+    assert (row["lower"], row["upper"]) == (-12 * 2097152, 3 * ((1 << 25) - 12 * 2097152))
+
+
+def test_a_shape_counts_where_it_is_live_at_the_peak(make: Callable[..., Path]) -> None:
+    """A loop and its copies had one stack six times, one after the other: 137 GiB instead of 23."""
+    shape, size = "f32[64,100]{1,0:T(8,128)}", 64 * 128 * 4
+    values = "".join(value(i, f"copy.{i}", size, 0, shape) for i in range(3))
+    ranges = [f"copy.{i}{{}}:{2 * i}-{2 * i}" for i in range(3)]
+    dump = xlamem.read(make(attacks.dump([values], size=size, steps=6, ranges=ranges), "cl_1.after_optimizations"))
+    row = next(r for r in xlamem.advise(dump).to_pylist() if r["kind"] == "shape")
+    assert (row["n_buffers"], row["bytes"]) == (1, size)
+    assert (row["lower"], row["upper"]) == (-4 * 64 * 100, size - 4 * 64 * 100)
+
+
+def test_what_changes_results_counts_half() -> None:
+    """Donating the averages and keeping them in a smaller type save the same at most."""
+    rows = xlamem.advise(xlamem.read(STORED / "tpu-averages" / "base")).to_pylist()
+    assert [(r["kind"], r["rank"]) for r in rows][:2] == [("donate", 0), ("dtype", 1)]
+
+
 def test_collectives() -> None:
     (row,) = advice(DUMPS / "gpu-jax-0.4.35-collectives8", "collective")
     assert row["upper"] == 2097152

@@ -5,7 +5,7 @@
 
 The first writes DIR/PLATFORM-PROGRAM/VARIANT, the texts of each dump. `base` is the program before; the other variants
 are named after what was done. It needs jax, for `tpu` libtpu too (no TPU). The second stores what the tests read of
-them: all of `base` but the body of the HLO text, and the allocations of the others.
+them: all of `base` but most bodies of HLO texts, and the allocations of the others.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+WHOLE = ("tpu-states",)
+"""Programs of which the whole HLO text is stored: it has the number of iterations of their loops."""
 KEPT = ("-buffer-assignment.txt", "-buffer-assignment-values.txt", "-live-range.txt", "after_optimizations.txt")
 
 Program = tuple[Callable[..., Any], list[Any]]
@@ -237,6 +239,45 @@ def offloaded(n: int = 16, offload: bool = False) -> Program:
     return train_step, [params, array(16, 512, 1024)]
 
 
+def maps(n: int = 8, heads: int = 8, length: int = 512, wide: int = 512, reduced: bool = False) -> Program:
+    """Attention in a loop that also returns the weights of each layer, whose mean over the heads is in the loss."""
+
+    def layer(x: jax.Array, w: Any) -> tuple[jax.Array, jax.Array]:
+        q, k, v = jnp.split((x @ w["qkv"]).reshape(*x.shape[:2], heads, -1), 3, -1)
+        weights = jax.nn.softmax(jnp.einsum("bthc,bshc->bhts", q, k), -1)
+        x = x + jnp.einsum("bhts,bshc->bthc", weights, v).reshape(x.shape) @ w["out"]
+        return x, weights.mean(1) if reduced else weights
+
+    def loss(params: Any, x: jax.Array) -> jax.Array:
+        x, weights = lax.scan(jax.checkpoint(layer), x, params)
+        means = weights if reduced else weights.mean(2)
+        return jnp.square(x).mean() + jnp.square(means[-1] - means[0]).mean()
+
+    def train_step(params: Any, x: jax.Array) -> Any:
+        value, grads = jax.value_and_grad(loss)(params, x)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), value
+
+    return train_step, [{"qkv": array(n, wide, 3 * wide), "out": array(n, wide, wide)}, array(8, length, wide)]
+
+
+def states(steps: int = 512, batch: int = 8, wide: int = 512, n: int = 16, reduced: bool = False) -> Program:
+    """A linear state space, of which the output is computed step by step, or from the states of all steps."""
+
+    def output(state: jax.Array, c: jax.Array) -> jax.Array:
+        return jnp.einsum("...dn,...n->...d", state, c)
+
+    def scan(x: jax.Array, decay: jax.Array, b: jax.Array, c: jax.Array) -> jax.Array:
+        def step(state: jax.Array, inputs: Any) -> Any:
+            x, b, c = inputs
+            state = state * decay + x[..., None] * b[:, None]
+            return state, output(state, c) if reduced else state
+
+        _, found = lax.scan(step, jnp.zeros((batch, wide, n)), (x, b, c))
+        return found if reduced else output(found, c)
+
+    return scan, [array(steps, batch, wide), array(wide, n), array(steps, batch, n), array(steps, batch, n)]
+
+
 def convolutions(batch: int = 64, remat: bool = False) -> Program:
     """Stages of a convolutional network, of which recomputation only costs memory on a TPU."""
 
@@ -365,6 +406,8 @@ CASES = {
         },
     ),
     "offloaded": Case(offloaded, {"base": NOTHING, "offload": ({"offload": True}, ())}, ("tpu",)),
+    "maps": Case(maps, {"base": NOTHING, "reduce": ({"reduced": True}, ())}),
+    "states": Case(states, {"base": NOTHING, "reduce": ({"reduced": True}, ())}),
     "convolutions": Case(
         convolutions, {"base": NOTHING, "batch": ({"batch": 32}, ()), "recompute": ({"remat": True}, ())}
     ),
@@ -408,7 +451,7 @@ def store(made: str, out: str) -> None:
         if path.parent.name != "base" and role != "-buffer-assignment.txt":
             continue
         text = path.read_bytes()
-        if role == ".txt":
+        if role == ".txt" and path.parts[-3] not in WHOLE:
             text = text.partition(b"\n}\n")[0] + b"\n}\n"  # up to the first computation
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{path.name}.gz").write_bytes(gzip.compress(text, mtime=0))

@@ -33,7 +33,7 @@ _CHECKPOINT = r"\btranspose\(.*\b(?:checkpoint|remat\d*|rematted_computation)/"
 """Op_names of the backward pass of what jax.checkpoint wraps, whether or not something is computed again."""
 _SAVED = r"/reduce_precision$"
 """What JAX names results that a policy of jax.checkpoint saves: it rounds them."""
-_LATER = rf"{BACKWARD_NAME}|rematted_computation"
+LATER = rf"{BACKWARD_NAME}|rematted_computation"
 """Op_names of the backward pass, and of what it computes again."""
 _CONTROL = {
     "while", "body", "cond", "closed_call", "eval_jaxpr", "checkpoint", "rematted_computation", "scan", "shard_map",
@@ -183,7 +183,7 @@ class Activations:
         """Whether each row of `instructions` is by its name a matrix product, in training one of the forward pass."""
         codes, names = self.p.printed_op_names
         names = pc.cast(names, pa.string())
-        found = matching(names, _WEIGHTED) & ~matching(names, _LATER)
+        found = matching(names, _WEIGHTED) & ~matching(names, LATER)
         return flags_of(found & matching(names, _FORWARD_NAME) if self.is_training else found, codes)
 
     @cached_property

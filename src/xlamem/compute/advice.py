@@ -33,6 +33,7 @@ from .interventions import (
 from .layers import LayerActivations
 from .layout import MAX_TOTAL_BYTES
 from .logits import chunked_losses
+from .loop_results import reductions
 from .program import program
 from .rematerialization import chunks, narrower_types, offloads, recomputations
 from .what_if import Change, WhatIf
@@ -56,13 +57,15 @@ _OF_ACTIVATIONS: tuple[Callable[[LayerActivations], Iterator[Intervention]], ...
     narrower_types,
     chunked_losses,
     attention_by_parts,
+    reductions,
     smaller_batches,
 )
 
 
 def advise(dump: DumpLike, budget: int | str | None = None, *, device: str | None = None) -> pa.Table:
-    """Return what can be done so that less memory must fit, ranked by how much it saves.
+    """Return what can be done so that less memory must fit.
 
+    Those that save most come first; a narrower element type counts half, since it changes what the program computes.
     Each row names buffers and bounds, in bytes, of the change of `device_total`. A bound below 0 means that the
     intervention may cost memory. The bounds hold for one intervention at a time: two that concern the same buffers do
     not add up.
@@ -143,7 +146,12 @@ def _ranked(w: WhatIf) -> list[Intervention]:
     activations = LayerActivations(w)
     found = chain(*(rule(w) for rule in _OF_BUFFERS), *(rule(activations) for rule in _OF_ACTIVATIONS))
     worth = [_limited(w, i) for i in found if i.upper >= max(MIN_SHARE * w.total, 1) and len(i.values)]
-    return sorted(worth, key=lambda i: -(max(i.lower, 0) + i.upper))
+    return sorted(worth, key=_rank)
+
+
+def _rank(i: Intervention) -> float:
+    """Return what sorts what saves most first. A narrower type counts half, since it changes what is computed."""
+    return -(max(i.lower, 0) + i.upper) / (2 if i.kind == "dtype" else 1)
 
 
 def _limited(w: WhatIf, i: Intervention) -> Intervention:

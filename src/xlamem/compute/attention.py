@@ -14,6 +14,7 @@ from .buffer_names import trip_counts_of
 from .columns import Ints, Mask, flags_of
 from .interventions import Intervention
 from .layout import DONATED, PARAMETER
+from .loop_results import used_after_loops
 from .op_names import END, matching
 from .origins import origins, uses_of
 from .what_if import Change
@@ -41,6 +42,8 @@ def attention_by_parts(a: Activations) -> Iterator[Intervention]:
     sizes = [a.elements[largest], of_iteration[largest]]
     is_alike: Mask = np.isin(a.elements, sizes) | np.isin(of_iteration, sizes)
     members = a.w.in_arena & is_alike & ((a.dimensions == length).sum(axis=1) > 1)
+    is_used = members & used_after_loops(a)
+    members &= ~is_used
     only = a.w.only(a.with_slot_mates(members))
     in_flight = IN_FLIGHT * int(p.extent[largest]) // parts
     is_saved = a.with_slot_mates(_saved_by_policy(a, members))
@@ -62,6 +65,9 @@ def attention_by_parts(a: Activations) -> Iterator[Intervention]:
         text += " If a bias is added to the scores, f has to compute it for its part as well."
     if is_saved.any():
         text += " The policy of jax.checkpoint has to leave these matrices out, which it saves now."
+    if is_used.any():
+        text += " What the program itself computes from these matrices after a loop, f has to return for its part."
+        certain = min(certain, 0)
     bounds = int(ATTENTION_LOWER * certain), with_vmem(a.w, int(ATTENTION_UPPER * best) + a.w.lost)
     yield of_values(a, "attention", np.flatnonzero(members & a.w.at_peak), Change(0, in_flight - only), bounds, text)
 

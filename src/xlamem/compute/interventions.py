@@ -21,8 +21,8 @@ from .uses import has_independent_reader, use_steps
 from .what_if import Change, WhatIf, largest_groups
 
 Kind = Literal[
-    "donate", "shape", "dtype", "recompute", "offload", "scan", "loss", "attention", "batch", "slots", "collective",
-    "tuple",
+    "donate", "shape", "dtype", "recompute", "offload", "scan", "loss", "attention", "reduce", "batch", "slots",
+    "collective", "tuple",
 ]  # fmt: skip
 Confidence = Literal["exact", "likely", "try"]
 
@@ -37,6 +37,8 @@ MIN_SHARE = 0.01
 """Minimum upper bound of an intervention, as a share of what must fit."""
 NARROWER = {"f32": "bfloat16", "f64": "float32", "s64": "int32", "u64": "uint32", "c128": "complex64"}
 """Element types with one of half the size."""
+NARROWER_MARGIN = 0.05
+"""Share of what smaller element types of arguments save that may be saved in addition, up to all temporaries."""
 MIN_ARGUMENT_SHARE = 0.05
 """Minimum share of what must fit that a smaller element type of an argument has to save."""
 TPU_SLOT = 1 << 14
@@ -172,9 +174,10 @@ def _narrower_argument(w: WhatIf, name: str, number: int, values: Ints, outputs:
     note = _WIDENED if widened else "Where the program converts it back, temporaries grow."
     text = f"Keep `{name}` in {NARROWER[wide]} instead of {wide}, if that is precise enough. {note}"
     estimate = w.saved(change)
-    lower, upper = -estimate if widened else int(0.4 * estimate), estimate + int(MARGIN * w.peak)
+    lower = -estimate if widened else int(0.4 * estimate)
     best = w.saved(Change(change.fixed, -_narrowed_with(w, values, wide)))
-    upper += best - estimate
+    # What remains of the temporaries may fit into outputs.
+    upper = best + max(int(MARGIN * w.peak), min(w.peak, int(NARROWER_MARGIN * estimate)))
     large = estimate >= MIN_ARGUMENT_SHARE * w.total
     confidence: Confidence = "try" if widened else "likely"
     return Intervention("dtype", values, change, lower, upper if large else 0, confidence, text, name, number)
@@ -383,8 +386,10 @@ def _shape(w: WhatIf, shape: str, values: Ints, padding: Ints, counts: Mask) -> 
         f"The layout makes {array} {times:.1f} times as large. Merge its dimensions (reshape it to one), put a long "
         f"one last, or make the last two multiples of the tile."
     )
-    order = largest_first(w, values[np.argsort(~counts[values], kind="stable")])
-    return Intervention("shape", order, change, min(0, -int(MARGIN * w.peak)), estimate, "try", text)
+    order = largest_first(w, values[counts[values]])
+    # The compiler may need a copy in the other layout.
+    lower = min(-int((p.extent - padding)[order].max(initial=0)), -int(MARGIN * w.peak))
+    return Intervention("shape", order, change, lower, estimate, "try", text)
 
 
 # -- small slots ---------------------------------------------------------------------------------

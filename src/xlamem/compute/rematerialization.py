@@ -19,6 +19,7 @@ from .what_if import Change
 LOOP_LOWER, LOOP_UPPER = 0.7, 1.05
 LAYER_LOWER, LAYER_UPPER = 0.7, 1.05
 CHUNK_LOWER, CHUNK_UPPER = 0.6, 1.15
+OFFLOAD_UPPER = 1.4
 DTYPE_UPPER = 1.47
 """Multiples of the estimates that are bounds; docs/advice.md has the measurements."""
 MIN_PRODUCTS = 1.5
@@ -160,7 +161,7 @@ def offloads(a: LayerActivations) -> Iterator[Intervention]:
             f"names_which_can_be_saved=[], names_which_can_be_offloaded=[{BODY_INPUT!r}], offload_src='device', "
             "offload_dst='pinned_host'), of jax.checkpoint_policies."
         )
-        bounds = -a.w.peak // 10, a.w.saved(_stacked_again(a, s, 0, 0))
+        bounds = -a.w.peak // 10, int(OFFLOAD_UPPER * a.w.saved(_stacked_again(a, s, 0, 0)))
         yield of_values(a, "offload", s.values, change, bounds, text, names=names)
 
 
