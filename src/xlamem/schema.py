@@ -792,7 +792,7 @@ COMPUTED_TABLES = (
         "intervention that saves memory",
         "compute",
         (
-            _int("rank", "0 for the first one: those that save most, of which dtype counts half"),
+            _int("rank", "0 for the first one: those that save most; try and dtype count half"),
             _name(
                 "kind",
                 "donate an argument; shape: a layout without padding; dtype: a smaller element type; recompute or "

@@ -65,7 +65,8 @@ _OF_ACTIVATIONS: tuple[Callable[[LayerActivations], Iterator[Intervention]], ...
 def advise(dump: DumpLike, budget: int | str | None = None, *, device: str | None = None) -> pa.Table:
     """Return what can be done so that less memory must fit.
 
-    Those that save most come first; a narrower element type counts half, since it changes what the program computes.
+    Those that save most come first. What is only worth a try counts half, and so does a narrower element type, since it
+    changes what the program computes.
     Each row names buffers and bounds, in bytes, of the change of `device_total`. A bound below 0 means that the
     intervention may cost memory. The bounds hold for one intervention at a time: two that concern the same buffers do
     not add up.
@@ -150,8 +151,9 @@ def _ranked(w: WhatIf) -> list[Intervention]:
 
 
 def _rank(i: Intervention) -> float:
-    """Return what sorts what saves most first. A narrower type counts half, since it changes what is computed."""
-    return -(max(i.lower, 0) + i.upper) / (2 if i.kind == "dtype" else 1)
+    """Return what sorts those first that save most: a narrower type changes what is computed, others may save nothing."""
+    doubts = (i.kind == "dtype") + (i.confidence == "try")
+    return -(max(i.lower, 0) + i.upper) / 2**doubts
 
 
 def _limited(w: WhatIf, i: Intervention) -> Intervention:
