@@ -12,7 +12,7 @@ import brute_bill
 import pytest
 from attacks import value
 from brute import TABLES, Brute, hostile
-from conftest import label, sources
+from conftest import every, label, sources
 from forge import ERAS, forge
 from render import render
 
@@ -116,7 +116,7 @@ def test_the_first_of_equal_peaks(most: int, monkeypatch: pytest.MonkeyPatch, ma
     assert [column.tolist() for column in arena_cells.cell_peaks(p)] == [[512], [2]]
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", every(3, ERAS))
 @pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu"])
 def test_forged(era: str, platform: Any, tmp_path: Path) -> None:
     for seed in range(3):

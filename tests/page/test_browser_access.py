@@ -44,7 +44,7 @@ def opened(name: str, page_of: Write, show: Show, **options: Any) -> Page:
     return page
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", every(2, [False, True]), ids=["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
 def test_axe_finds_nothing(name: str, dark: bool, page_of: Write, show: Show) -> None:
     if not AXE.exists():

@@ -181,7 +181,7 @@ class KilledAtStart(processes.Cores):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals")
-@pytest.mark.parametrize("kills", [1, 2, 1000])
+@pytest.mark.parametrize("kills", every(2, [1, 2, 1000]))
 def test_workers_that_are_killed_while_they_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: Path, kills: int
 ) -> None:
@@ -423,7 +423,7 @@ def test_two_converters_at_once(tmp_path: Path, clean: Path, small_batches: None
     whole(tmp_path, clean)
 
 
-@pytest.mark.parametrize("reprocess", [False, True])
+@pytest.mark.parametrize("reprocess", every(2, [False, True]))
 def test_a_glob_finds_committed_files(tmp_path: Path, reprocess: bool) -> None:
     """Wherever the converter is killed, but between the names of the files of a batch and its ledger entry."""
     sources = [DUMPS / POISON, DUMPS / "cpu-killed-at-buffer-assignment"]

@@ -14,6 +14,7 @@ from typing import Any
 
 import attacks
 import pytest
+from conftest import every
 from forge_bulk import forge_files
 
 import xlamem
@@ -216,7 +217,7 @@ def test_a_disk_that_is_full(dump: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert convert(dump, to=tmp_path).dumps == 1
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("workers", every(3, [2, 1, 4]))
 @pytest.mark.parametrize("error", [xlamem.DumpError("x", "more"), ZeroDivisionError("oh")], ids=type)
 def test_a_bug_in_a_thread(
     dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, error: Exception
@@ -231,7 +232,7 @@ def test_a_bug_in_a_thread(
     assert on_disk(tmp_path) == {f.path for f in Ledger(Storage(tmp_path)).state.files()}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", every(2, [2, 1]))
 @pytest.mark.parametrize("error", [KeyboardInterrupt, LookupError])
 def test_interrupted_within_a_dump(dump: Path, tmp_path: Path, workers: int, error: type[BaseException]) -> None:
     """By Ctrl-C, or by an exception of the caller's `progress`."""
