@@ -305,6 +305,7 @@ def test_two_at_once_and_a_converter(dest: Path) -> None:
     assert on_disk(dest) == {file.path for file in state(dest).files()}
 
 
+@pytest.mark.slow
 def test_converted_and_merged(tmp_path: Path, nights: Path) -> None:
     for night, names in NIGHTS.items():
         options: Any = {"labels": {"night": night}, "compact": True}

@@ -145,6 +145,7 @@ def migrate_only(dest: Path, *names: str) -> None:
             warehouse.migrate(dest)
 
 
+@pytest.mark.slow
 def test_on_an_object_store() -> None:
     fsspec = pytest.importorskip("fsspec")
     memory, dest = fsspec.filesystem("memory"), "memory://version1/old"

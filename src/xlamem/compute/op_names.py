@@ -283,6 +283,8 @@ _OPTIMIZER_FILE = r"(?:^|/)(?:optax|optimizers?)(?:/|\.py$)"
 _OPTIMIZER_STATE = r"(?i)\b(?:opt_?state|optimizer|mu|nu|momentum|exp_avg\w*|velocity|adam\w*)\b"
 
 _ARGUMENT_INDEX = r"^(?P<stem>\w+)\[\d+\]"
+_OPTIMIZER_INDEX = r"(?i)\b(opt\w*['\"]?\]?)(?:\[\d+\])+"
+"""The number of a transformation in a chain of them: `opt_state[0]`, `state['opt'][1][0].mu`."""
 _JOINTLESS = r"(?i)((?:layer|block|stage)s?)(\d{1,9})\b"
 """Layers whose number follows right after their name. That of other names, such as conv1, may be no layer."""
 _JOINT = "#"
@@ -341,6 +343,7 @@ def layers_by_scope(names: pa.Array) -> tuple[Ints, pa.Array, pa.Array]:
     names = pc.fill_null(pc.replace_substring_regex(names, r"/[^/()'\"\[\]]+$", "/x"), "")  # whatever the primitive
     scope, names = encoded(names)
     text = pc.replace_substring_regex(scopes(names), r"^(?:jvp|transpose)\(+", "")
+    text = pc.replace_substring_regex(text, _OPTIMIZER_INDEX, r"\1")
     stems = pc.struct_field(pc.extract_regex(text, _ARGUMENT_INDEX), "stem")
     strip = pc.fill_null(pc.and_(pc.is_valid(stems), pc.invert(pc.match_substring_regex(stems, _LAYER_STEM))), False)
     text = pc.if_else(strip, pc.replace_substring_regex(text, _ARGUMENT_INDEX, ""), text)

@@ -270,7 +270,7 @@ def _about(group: Row, limit: int | None = None, *, wide: bool) -> str:
     """Return shape, category and padding of a group; if they do not fit, the shape is shortened."""
     shape = shape_text(group, wide=wide)
     if group["n_shapes"] > 1:
-        shape = f"{group['n_shapes']:,} shapes"
+        shape = f"mostly {shape}" if 2 * group["size"] > group["bytes"] else f"{group['n_shapes']:,} shapes"
     notes = SHORT_CATEGORIES.get(group["category"], "gradient" if group.get("kind") == "gradient" else "")
     if group["n_shapes"] == 1 and padding_bytes(group) >= MIN_PADDING * group["size"]:
         notes = f"{100 * padding_bytes(group) / group['size']:.0f} % padding"
