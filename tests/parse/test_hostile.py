@@ -45,8 +45,7 @@ def ranges(n: int, span: str) -> str:
 def test_kept(folder: Path, tmp_path: Path) -> None:
     clean = texts(SMALL)
     for i, source in enumerate(xlamem.find(folder)):
-        for seed in range(2):
-            check(random.Random(f"{i}/{seed}"), texts(source), clean, None)
+        check(random.Random(f"{i}/0"), texts(source), clean, None)
         (place := tmp_path / str(i)).mkdir()
         check(random.Random(i), texts(source), clean, place)
 
@@ -54,7 +53,7 @@ def test_kept(folder: Path, tmp_path: Path) -> None:
 def test_changed() -> None:
     """Some executions of the fuzzer (tests/fuzz), the same each time."""
     inputs = [m for m in seeds([]) if sum(map(len, m.values())) < 20_000]
-    for i in range(20):
+    for i in range(12):
         rng = random.Random(i)
         check(rng, mutate(rng, rng.choice(inputs), inputs), rng.choice(inputs), None)
 
