@@ -52,6 +52,17 @@ def test_a_batch_after_the_number_of_micro_batches(make: Make) -> None:
     assert row["action"].startswith("Halve the batch of `xs` (64 to 32).")
 
 
+@pytest.mark.parametrize(("operation", "wanted"), [("dot_general", "(8 to 4)"), ("while/body/dot_general", "(64 to 32)")])
+def test_a_loop_over_the_samples(operation: str, wanted: str, make: Make) -> None:
+    """It has as many iterations as products outside of loops have samples: jax.lax.map computes attention like this."""
+    stack = loop("while.1{1}", 8, "jit(f)/jvp()/while", live=(3, 7))._replace(shape="f32[8,64,32]")
+    hidden = Buffer("dot.1", "f32[8,64,96]", (1, 7), f"jit(f)/jvp()/{operation}", "dot(%x, %y)")
+    gradient = Buffer("g", "f32[8,64,96]", (7, 8), "jit(f)/transpose(jvp())/mul")
+    dump = program(make, [argument("tokens", "s32[8,64]", 0), stack, hidden, gradient])
+    (row,) = advice(dump, "batch")
+    assert row["action"].startswith(f"Halve the batch of `tokens` {wanted}.")
+
+
 def test_the_batch_of_a_training_step_of_tensorflow(make: Make) -> None:
     """Only the names of its backward pass tell that it trains: what it updates are weights, not the batch."""
     updated = "parameter 2, shape |f32[128,128]| at ShapeIndex {}, maybe-live-out:"

@@ -73,6 +73,18 @@ def test_a_stack_that_the_backward_pass_reads_too(make: Make) -> None:
     assert reductions(make, stack, SUM, other) == []
 
 
+@pytest.mark.parametrize(("name", "n"), [("jit(f)/jvp()/add", 0), (f"{BACKWARD}/mul", 1)])
+def test_a_result_that_the_program_uses_is_not_kept_by_the_loop(name: str, n: int, make: Make) -> None:
+    """What jax.lax.map returns goes on, and is no input of its body that could be offloaded or computed again."""
+    stack = STACK._replace(live=(2, 7))
+    gradient = Buffer("mul.1", "f32[8,64]", (7, 8), f"{BACKWARD}/mul")
+    again = Buffer("tanh.1", "f32[64]", (7, 7), f"{BACKWARD}/while/body/checkpoint/rematted_computation/tanh")
+    reader = SUM._replace(op_name=name)
+    dump = program(make, [SMALL, stack, reader, gradient, again], "tpu")
+    assert len(advice(dump, "offload")) == n
+    assert advice(dump, "recompute") == []
+
+
 def test_a_small_stack(make: Make) -> None:
     """A hundredth of what must fit is worth a row."""
     large = Buffer("add.2", f"f32[{99 * 32 * KIB - SUM.size // 4 - 16}]", (1, 9))

@@ -131,6 +131,17 @@ BLOCK = [LOSS, ("Block.__call__", 3)]
 HELPERS = [[STEP, LOSS, ("Block.__call__", line), ("conv", 1)] for line in (3, 4)]
 
 
+@pytest.mark.parametrize(("frame", "wanted"), [(1, "The policy of jax.checkpoint keeps"), (2, "Wrap each layer in")])
+def test_a_part_of_a_layer_that_is_checkpointed(frame: int, wanted: str, make: Make) -> None:
+    """Attention was, while the layers kept what another line computes: no policy says so, and the program has none."""
+    kept = [Buffer(f"h.{i}", "f32[64,64]", (i, 8 - i), "jit(f)/jvp()/dot_general", frame=1) for i in range(4)]
+    name = "jit(f)/transpose(jvp())/checkpoint/rematted_computation/tanh"
+    gradients = [Buffer(f"g.{i}", "f32[8,8]", (8 - i, 9 - i), name, frame=frame) for i in range(4)]
+    more = products("jit(f)/jvp()", frames=(1, 2))
+    (row,) = advice(program(make, kept + gradients + more, "tpu", hlo=stack_frames(BLOCK)), "recompute")
+    assert row["action"].startswith(wanted)
+
+
 @pytest.mark.parametrize(
     ("stacks", "layers", "function"),
     [

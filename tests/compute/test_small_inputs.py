@@ -351,8 +351,26 @@ def test_slices_of_the_iterations_of_a_loop() -> None:
     trips, sliced = [1, 6, 1, 6, -1, 6, 6, 6], [1, 1, 1, 0, 1, 1, 1, 1]
     codes = np.array([0, 1, 1, 1, 1, 2, 3, 4])
     known = {"carried slices": np.arange(8) * _SIZES + trips, "sliced": np.array(sliced, bool)}
-    p: Any = SimpleNamespace(once=lambda key, _: known[key], texts=lambda *_: (codes, shapes), slots=np.arange(8))
+    p: Any = SimpleNamespace(once=lambda key, _: known[key], texts=lambda *_: (codes, shapes), chains=np.arange(8))
     assert _iterations(p, np.arange(8)).tolist() == [-1, 6, -1, -1, -1, -1, -1, -1]
+
+
+@pytest.mark.parametrize(("start", "n"), [(2, 2), (3, 1)])
+def test_what_follows_in_a_slot_after_a_gap_is_something_else(start: int, n: int, make: Callable[..., Path]) -> None:
+    """A loop of 24 iterations had the slot before, and the batch of an activation is 24, too."""
+    values = [value(i, f"a.{i}", 192, 0, "f32[6,8]{1,0}") for i in range(3)]
+    ranges = ["a.0{}:0-2", f"a.1{{}}:{start}-3", "a.2{}:1-1"]
+    dump = xlamem.read(make(attacks.dump(values, ranges=ranges), "cpu_after_optimizations"))
+    chains = program(dump).chains
+    assert len(set(chains[:2].tolist())) == 3 - n
+    assert chains[2] == chains[0]
+
+
+def test_updates_of_an_argument_are_one_chain(make: Callable[..., Path]) -> None:
+    allocations = "allocation 0: size 192, parameter 0, shape |f32[6,8]| at ShapeIndex {}, maybe-live-out:\n"
+    values = "".join(value(i, f"a.{i}", 192, 0, "f32[6,8]{1,0}") for i in range(2))
+    members = attacks.dump([], allocations=allocations + values, ranges=["a.0{}:0-0", "a.1{}:3-3"])
+    assert len(set(program(xlamem.read(make(members, "cpu_after_optimizations"))).chains.tolist())) == 1
 
 
 @pytest.mark.parametrize(

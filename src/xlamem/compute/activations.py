@@ -33,7 +33,7 @@ _CHECKPOINT = r"\btranspose\(.*\b(?:checkpoint|remat\d*|rematted_computation)/"
 """Op_names of the backward pass of what jax.checkpoint wraps, whether or not something is computed again."""
 _SAVED = r"/reduce_precision$"
 """What JAX names results that a policy of jax.checkpoint saves: it rounds them."""
-LATER = rf"{BACKWARD_NAME}|rematted_computation"
+_LATER = rf"{BACKWARD_NAME}|rematted_computation"
 """Op_names of the backward pass, and of what it computes again."""
 _CONTROL = {
     "while", "body", "cond", "closed_call", "eval_jaxpr", "checkpoint", "rematted_computation", "scan", "shard_map",
@@ -183,11 +183,17 @@ class Activations:
         """Whether each row of `instructions` is by its name a matrix product, in training one of the forward pass."""
         codes, names = self.p.printed_op_names
         names = pc.cast(names, pa.string())
-        found = matching(names, _WEIGHTED) & ~matching(names, LATER)
+        found = matching(names, _WEIGHTED) & ~matching(names, _LATER)
         return flags_of(found & matching(names, _FORWARD_NAME) if self.is_training else found, codes)
 
     @cached_property
-    def _is_product(self) -> Mask:
+    def is_later(self) -> Mask:
+        """Whether each row of `instructions` is by its name of the backward pass, or of what that computes again."""
+        codes, names = self.p.printed_op_names
+        return flags_of(matching(names, _LATER), codes)
+
+    @cached_property
+    def is_product(self) -> Mask:
         """Whether each value is the result of a matrix product, by its op_name."""
         return flags_of(matching(self.op_names, _WEIGHTED), self.op_codes)
 

@@ -151,9 +151,9 @@ def _ranked(w: WhatIf) -> list[Intervention]:
 
 
 def _rank(i: Intervention) -> float:
-    """Return what sorts those first that save most: a narrower type changes what is computed, others may save nothing."""
+    """Return what sorts those that save most first. A narrower type changes results, others may save nothing."""
     doubts = (i.kind == "dtype") + (i.confidence == "try")
-    return -(max(i.lower, 0) + i.upper) / 2**doubts
+    return -(max(i.lower, 0) + i.upper) / (1 << doubts)
 
 
 def _limited(w: WhatIf, i: Intervention) -> Intervention:

@@ -14,9 +14,9 @@ from .buffer_names import trip_counts_of
 from .columns import Ints, Mask, flags_of
 from .interventions import Intervention
 from .layout import DONATED, PARAMETER
-from .loop_results import used_after_loops
 from .op_names import END, matching
 from .origins import origins, uses_of
+from .stacks import LoopActivations
 from .what_if import Change
 
 ATTENTION_LOWER, ATTENTION_UPPER = 0.6, 1.25
@@ -27,7 +27,7 @@ MAX_PARTS = 64
 """Maximum number of parts that are proposed."""
 
 
-def attention_by_parts(a: Activations) -> Iterator[Intervention]:
+def attention_by_parts(a: LoopActivations) -> Iterator[Intervention]:
     """Keep no matrices of pairs of positions, and compute those of a few samples or heads at a time."""
     p = a.p
     is_stack = np.isin(a.dimensions[:, 0], [n for n in trip_counts_of(p) if n > 0])  # of all iterations of a loop
@@ -42,7 +42,8 @@ def attention_by_parts(a: Activations) -> Iterator[Intervention]:
     sizes = [a.elements[largest], of_iteration[largest]]
     is_alike: Mask = np.isin(a.elements, sizes) | np.isin(of_iteration, sizes)
     members = a.w.in_arena & is_alike & ((a.dimensions == length).sum(axis=1) > 1)
-    is_used = members & used_after_loops(a)
+    used = a.used_after_loops
+    is_used = members & (a.with_slot_mates(used) | a.gradients_of(used))
     members &= ~is_used
     only = a.w.only(a.with_slot_mates(members))
     in_flight = IN_FLIGHT * int(p.extent[largest]) // parts

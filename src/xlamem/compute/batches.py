@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from .. import kernels as pc
+from .activations import FORWARD
 from .aliasing import is_partitioned, outputs_of
 from .bounds import of_values, with_vmem
 from .buffer_names import buffer_names, trip_counts_of
@@ -93,7 +94,10 @@ def _is_sliced(a: LayerActivations, values: Ints) -> Mask:
     if not a.is_training:
         return np.isin(a.dimensions[values, 0], trips)
     iterations = pc.is_valid(buffer_names(a.p, values)["iterations"]).to_numpy(zero_copy_only=False)
-    stacks = [s for s in a.stacks if not trips or s.trips in trips]
+    # A loop over the samples (jax.lax.map) has as many iterations as other products have samples.
+    outside = a.is_product & (a.loops == 0)
+    samples = np.unique(a.dimensions[outside & (a.phase == FORWARD), 0])
+    stacks = [s for s in a.stacks if (not trips or s.trips in trips) and s.trips not in samples]
     stacked = np.isin(a.dimensions[values, 0], [s.trips for s in stacks])
     return np.asarray(iterations | (stacked & ~_are_like_elements(a, values, stacks)), bool)
 

@@ -229,22 +229,22 @@ def _code_of(names: pa.Array, text: str) -> int:
 def _iterations(p: Program, values: Ints) -> Ints:
     """Return the number of iterations that each value has one slice for, -1 for other values.
 
-    These are arrays in a slot that a loop carries and writes or reads slice by slice, whose first dimension is the trip
-    count of the loop.
+    These are arrays in a chain (see `Program.chains`) that a loop carries and writes or reads slice by slice, whose
+    first dimension is the trip count of the loop.
     """
     first, carried = _first_dimension(p, values), p.once("carried slices", partial(_carried_slices, p))
     is_sliced = take(p.once("sliced", partial(_is_sliced, p)), values) > 0
-    is_count = np.isin(np.where(values >= 0, take(p.slots, values) * _SIZES + first, -1), carried)
+    is_count = np.isin(np.where(values >= 0, take(p.chains, values) * _SIZES + first, -1), carried)
     return np.where(is_sliced & (first > 1) & is_count, first, -1)
 
 
 def _is_sliced(p: Program) -> Mask:
-    """Return which values are written or read slice by slice, or are in a slot with one that is."""
+    """Return which values are written or read slice by slice, or are in a chain with one that is."""
     value, user, _, _ = uses_of(p)
     sliced = take(_slices(p, r"dynamic[-_](?:update[-_])?slice"), p.instruction_row) > 0
     sliced |= origins(p).is_stacked
     sliced[value[(value >= 0) & (take(_slices(p, r"dynamic[-_]slice"), user) > 0)]] = True
-    is_sliced: Mask = np.isin(p.slots, p.slots[sliced])
+    is_sliced: Mask = np.isin(p.chains, p.chains[sliced])
     return is_sliced
 
 
@@ -277,10 +277,10 @@ def trip_counts(p: Program) -> Ints:
 
 
 def _carried_slices(p: Program) -> Ints:
-    """Return the pairs slot * _SIZES + trip count of the slots that loops carry. Nested loops may carry the same."""
+    """Return the pairs chain * _SIZES + trip count of what loops carry. Nested loops may carry the same."""
     _, value, loop, counts = p.once("loops", partial(_loops, p))
     known = counts[loop] > 1
-    return p.slots[value[known]] * _SIZES + np.minimum(counts[loop[known]], _SIZES - 1)
+    return p.chains[value[known]] * _SIZES + np.minimum(counts[loop[known]], _SIZES - 1)
 
 
 def _loops(p: Program) -> tuple[Mask, Ints, Ints, Ints]:
@@ -339,16 +339,15 @@ def _compared_trip_counts(p: Program, loops: Ints) -> Ints:
 def _written_slices(p: Program, value: Ints, loop: Ints) -> Ints:
     """Return the number of slices of the carries of each loop that are written slice by slice; -1 if it differs.
 
-    A carry is written slice by slice if a dynamic-update-slice, which may be fused, writes to its slot, but not if it
+    A carry is written slice by slice if a dynamic-update-slice, which may be fused, writes to its chain, but not if it
     always writes at the same place of the first dimension: `x[:, i]`.
     """
     table = p.tables["instructions"]
     updates = _slices(p, "dynamic[-_]update[-_]slice")
     if len(loop):
         updates &= ~_writes_other_dimensions(p)
-    slots = p.slots
-    written = slots[take(updates, p.instruction_row) > 0]
-    selected = np.isin(slots[value], written)
+    written = p.chains[take(updates, p.instruction_row) > 0]
+    selected = np.isin(p.chains[value], written)
     value, loop = value[selected], loop[selected]
     n = _first_dimension(p, value)
     low, high = np.full(table.num_rows, np.iinfo(np.int64).max), np.full(table.num_rows, -1)

@@ -80,8 +80,7 @@ class LayerActivations(LoopActivations):
         """
         values = values[(self.op_codes[values] >= 0) & ~self.is_like_state[values]]
         extent, frames = self.p.extent[values], stack_frames(self.p, values)
-        columns = source_columns(self.p, values)
-        lines = encoded(columns["source_file"])[0], ints(pa.table(columns), "source_line")
+        lines = [of_value[values] for of_value in self._lines]
         calls, runs = self._runs(values, frames), self._runs(values, *lines)
         # If the same calls lead to a line each time, a loop makes them. Otherwise, there is a call for each layer.
         in_loop = calls.n > 1
@@ -93,7 +92,7 @@ class LayerActivations(LoopActivations):
         if (function := functions.innermost(weight, IN_FUNCTION, in_loop=in_loop)) is None:
             return
         members = function.calls & (runs.times > 1)
-        if runs.n == 2 and not self._is_product[values[members]].any():
+        if runs.n == 2 and not self.is_product[values[members]].any():
             return  # perhaps the terms of a sum
         yield Layers("", values[members], runs.layer[members], function)
 
@@ -195,8 +194,22 @@ class LayerActivations(LoopActivations):
         return 2 * int(extent[np.bincount(of_layer)[code] > 1].sum()) > int(extent.sum())
 
     def is_checkpointed(self, layers: Layers) -> bool:
-        """Return whether some of these layers are checkpointed already."""
-        return self._has_some(layers, self._is_checkpointed)
+        """Return whether lines that compute most bytes of these layers are checkpointed already in some of them.
+
+        A layer of which only a part is checkpointed, such as attention, may keep the activations of the others.
+        """
+        if not self._has_some(layers, self._is_checkpointed):
+            return False
+        line = distinct_rows(*self._lines)
+        inside = np.isin(line[layers.values], line[self._is_checkpointed])
+        extent = self.p.extent[layers.values]
+        return 2 * int(extent[inside].sum()) > int(extent.sum())
+
+    @cached_property
+    def _lines(self) -> tuple[Ints, Ints]:
+        """The code of the source file and the line of each value, -1 if they are not known."""
+        columns = pa.table(source_columns(self.p, np.arange(len(self.p.owner))))
+        return encoded(columns["source_file"])[0], ints(columns, "source_line")
 
     def is_recomputed(self, layers: Layers) -> bool:
         """Return whether the program computes all of some of these layers again already.
@@ -204,8 +217,8 @@ class LayerActivations(LoopActivations):
         If it keeps results of matrix products and computes none again, a policy of jax.checkpoint keeps them.
         """
         again = self.phase == RECOMPUTE
-        keeps_products = self._is_product[layers.values].any()
-        return self._has_some(layers, again & self._is_product if keeps_products else again)
+        keeps_products = self.is_product[layers.values].any()
+        return self._has_some(layers, again & self.is_product if keeps_products else again)
 
     def _has_some(self, layers: Layers, values: Mask) -> bool:
         """Return whether some of these values belong to such layers, by their function or family."""

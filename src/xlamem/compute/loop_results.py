@@ -6,14 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .activations import BACKWARD, LATER, Activations
 from .bounds import of_values, with_vmem
 from .buffer_names import trip_counts
-from .columns import Ints, Mask, flags_of
+from .columns import Ints
 from .interventions import MIN_SHARE, Intervention, largest_first, rescheduled_at_worst
-from .op_names import matching
 from .origins import MAX_ROUNDS, has_opcode, uses_of
-from .program import distinct_rows
+from .stacks import LoopActivations
 from .what_if import Change
 
 REDUCE_LOWER, REDUCE_UPPER = 0.75, 1.1
@@ -23,22 +21,10 @@ MAX_REDUCED = 1 / 4
 MAX_STACKS = 16
 """Maximum number of stacks that are followed, the largest first."""
 
-_PASSING = "^(?:tuple|get-tuple-element|while|bitcast)$"
 _COMPUTING = "^(?:fusion|reduce|dot|convert|copy|transpose|reshape|slice|dynamic-slice|bitcast|convolution)$"
 
 
-def used_after_loops(a: Activations) -> Mask:
-    """Return which values are results of loops that code outside of the backward pass reads, or their gradients."""
-    value, user, _, _ = uses_of(a.p)
-    known = (value >= 0) & (user >= 0) & a.has_opcode("while")[value]
-    value, user = value[known], user[known]
-    is_read = ~has_opcode(a.p, user, _PASSING) & ~_is_later(a)[user]
-    used = np.zeros(len(a.p.owner), bool)
-    used[value[is_read]] = True
-    return a.with_slot_mates(used & a.w.in_arena) | _gradients(a, used)
-
-
-def reductions(a: Activations) -> Iterator[Intervention]:
+def reductions(a: LoopActivations) -> Iterator[Intervention]:
     """Reduce in the body of a loop what it stacks, if the program computes something much smaller from all of it."""
     for stack in _stacks(a).tolist():
         reached, results = _computed_from(a, stack)
@@ -47,7 +33,7 @@ def reductions(a: Activations) -> Iterator[Intervention]:
             yield _reduction(a, stack, reached, results, size)
 
 
-def _stacks(a: Activations) -> Ints:
+def _stacks(a: LoopActivations) -> Ints:
     """Return the largest results of loops with one element per iteration."""
     trips = trip_counts(a.p)
     values = np.flatnonzero(a.has_opcode("while") & a.w.in_arena & (a.p.extent >= MIN_SHARE * a.w.total))
@@ -55,14 +41,14 @@ def _stacks(a: Activations) -> Ints:
     return largest_first(a.w, values)[:MAX_STACKS]
 
 
-def _computed_from(a: Activations, stack: int) -> tuple[Ints, Ints]:
+def _computed_from(a: LoopActivations, stack: int) -> tuple[Ints, Ints]:
     """Return copies of a stack, and what is computed from it; nothing if the loops or the backward pass read it."""
     reached = new = np.array([stack])
     results, none = [np.empty(0, np.int64)], (reached, np.empty(0, np.int64))
     value, user, _, _ = uses_of(a.p)
     for _ in range(MAX_ROUNDS):
         users = np.unique(user[np.isin(value, new) & (user >= 0)])
-        if not has_opcode(a.p, users, _COMPUTING).all() or _is_later(a)[users].any():
+        if not has_opcode(a.p, users, _COMPUTING).all() or a.is_later[users].any():
             return none
         written = np.flatnonzero(np.isin(a.p.instruction_row, users))
         is_copy = 2 * a.elements[written] > a.elements[stack]
@@ -74,24 +60,11 @@ def _computed_from(a: Activations, stack: int) -> tuple[Ints, Ints]:
     return none
 
 
-def _is_later(a: Activations) -> Mask:
-    """Return which instructions are of the backward pass, by their op_names."""
-    codes, names = a.p.printed_op_names
-    return a.p.once("later", lambda: flags_of(matching(names, LATER), codes))
-
-
-def _gradients(a: Activations, stacks: Mask) -> Mask:
-    """Return which values may be gradients of these stacks: they are as large, and read slice by slice."""
-    code = distinct_rows(*a.dimensions.T)
-    found: Mask = a.w.in_arena & (a.phase == BACKWARD) & np.isin(code, code[stacks])
-    return found
-
-
-def _reduction(a: Activations, stack: int, reached: Ints, results: Ints, size: int) -> Intervention:
+def _reduction(a: LoopActivations, stack: int, reached: Ints, results: Ints, size: int) -> Intervention:
     p, w = a.p, a.w
     members = np.zeros(len(p.owner), bool)
     members[reached] = True
-    members |= _gradients(a, members)
+    members |= a.gradients_of(members)
     only = w.only(a.with_slot_mates(members & w.in_arena))
     change = Change(0, -only + np.where(only > 0, size, 0))
     estimate, best = w.saved(change), w.saved(Change(0, -only))
@@ -109,6 +82,6 @@ def _reduction(a: Activations, stack: int, reached: Ints, results: Ints, size: i
     return of_values(a, "reduce", values, change, bounds, text)
 
 
-def _shape(a: Activations, value: int) -> str:
+def _shape(a: LoopActivations, value: int) -> str:
     text: str = a.p.value_text("shape", np.array([value]))[0].as_py()
     return text.partition("{")[0]

@@ -189,6 +189,24 @@ class Program(Layout):
         element_type = self.texts("values", "element_type")[0]
         return distinct_rows(self.owner, self.offset, self.size, self.unpadded, element_type)
 
+    @cached_property
+    def chains(self) -> Ints:
+        """Number of the chain of each value: values in one slot of which each begins when one before it is still live.
+
+        What is written in place over and over is one chain. After a gap, a slot of temporaries belongs to something
+        else, whereas that of an argument is updated.
+        """
+        start, end = self.ranges
+        after = int(max(start.max(initial=0), end.max(initial=0))) + 1
+        end = np.where((start < 0) | ~self.in_temp, after, end)
+        order = np.lexsort((start, self.slots))
+        slot, start = self.slots[order], start[order]
+        reach = np.maximum.accumulate(slot * (after + 1) + end[order]) - slot * (after + 1)
+        begins = np.append(True, (slot[1:] != slot[:-1]) | (start[1:] > reach[:-1]))[: len(order)]
+        chains = np.empty(len(order), np.int64)
+        chains[order] = np.cumsum(begins)
+        return chains
+
     # -- what represents an allocation -----------------------------------------------------------
 
     @cached_property

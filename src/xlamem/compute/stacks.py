@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import kernels as pc
-from .activations import FORWARD, RECOMPUTE, Activations
+from .activations import BACKWARD, FORWARD, RECOMPUTE, Activations
 from .buffer_names import trip_counts
 from .columns import Ints, Mask
 from .origins import has_opcode, uses_of
@@ -18,6 +18,8 @@ from .what_if import largest_groups
 
 _INNERMOST_CHECKPOINT = r"^(?P<outside>.*)\b(?:checkpoint|remat\d*|rematted_computation)/"
 """An op_name up to the last component that says so."""
+_PASSING = "^(?:tuple|get-tuple-element|while|bitcast)$"
+"""Opcodes that pass the results of loops on."""
 SMALL_ELEMENT = 64
 """An element of a stack is small if it is this many times smaller than the largest one."""
 
@@ -59,11 +61,27 @@ class LoopActivations(Activations):
     def stacks(self) -> list[Stacks]:
         """The loops of the forward pass, or of its recomputation, whose results the backward pass reads."""
         again = self.w.in_arena & (self.phase == RECOMPUTE)
-        results = np.flatnonzero(self.has_opcode("while") & (self.is_kept | again))
+        results = np.flatnonzero(self.has_opcode("while") & (self.is_kept | again) & ~self.used_after_loops)
         instruction = self.p.names[0][results]
         largest = largest_groups(instruction, self.p.extent[results])
         found = [self._stacks(results[instruction == code]) for code in largest]
         return [s for s in found if s is not None]
+
+    @cached_property
+    def used_after_loops(self) -> Mask:
+        """Which results of loops code outside of the backward pass reads, such as `ys` of `jax.lax.scan`."""
+        value, user, _, _ = uses_of(self.p)
+        known = (value >= 0) & (user >= 0) & self.has_opcode("while")[value]
+        value, user = value[known], user[known]
+        used = np.zeros(len(self.p.owner), bool)
+        used[value[~has_opcode(self.p, user, _PASSING) & ~self.is_later[user]]] = True
+        return used & self.w.in_arena
+
+    def gradients_of(self, stacks: Mask) -> Mask:
+        """Return which values may be gradients of these results of loops: they have the same dimensions."""
+        code = distinct_rows(*self.dimensions.T)
+        found: Mask = self.w.in_arena & (self.phase == BACKWARD) & np.isin(code, code[stacks])
+        return found
 
     def _stacks(self, results: Ints) -> Stacks | None:
         """Return the stacks among the results of one loop, if there are any."""
@@ -83,7 +101,7 @@ class LoopActivations(Activations):
         start = self.p.ranges[0]
         inside = (start >= read[0]) & (start <= read[1])
         # What surrounds a loop that is computed again itself is checkpointed, which does not concern its body.
-        inside &= (self.phase[loop] != RECOMPUTE) | (self._checkpointed_loops >= self._loops[loop])
+        inside &= (self.phase[loop] != RECOMPUTE) | (self._checkpointed_loops >= self.loops[loop])
         recomputed, checkpointed = (bool((m & inside).any()) for m in (self.phase == RECOMPUTE, self._is_checkpointed))
         passed_on = self._keeps_what_it_passes_on(int(loop), values, trips)
         # What is computed again may be inside of fusions only, and not all that a policy leaves out is a product.
@@ -174,7 +192,7 @@ class LoopActivations(Activations):
         return 2 * int(extent[self.is_saved_by_policy(values)].sum()) > int(extent.sum())
 
     @cached_property
-    def _loops(self) -> Ints:
+    def loops(self) -> Ints:
         """The number of loops around each value and of which it is a result, by its op_name."""
         return self.of_op_name(np.asarray(pc.count_substring(self.op_names, "/while"), np.int64))
 
