@@ -284,7 +284,8 @@ def test_advice_of_peak(in_plan: list[int], shown: list[int], monkeypatch: pytes
 def test_advice_of_peak_if_the_plan_is_not_enough(
     in_plan: list[int], upper: list[int], saved: int, shown: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = pa.table({"i": [*range(3)], "in_plan": [bool(i) for i in in_plan], "upper": upper})
+    kinds = ["donate"] * 3
+    table = pa.table({"i": [*range(3)], "kind": kinds, "in_plan": [bool(i) for i in in_plan], "upper": upper})
     plan = peak.compute.Plan(device_total=100, budget=90, saved=saved, n=sum(in_plan))
     monkeypatch.setattr(peak.compute, "plan_advice", lambda _, budget: (table, plan))
     fits: Any = SimpleNamespace(available=90)

@@ -5,19 +5,23 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import attacks
+import numpy as np
 import pyarrow as pa
 import pytest
+from advice_programs import Make
 from attacks import value
 from conftest import DUMPS
 
 import xlamem
 from xlamem import compute
-from xlamem.compute.advice import MIN_SHARE, TRY
+from xlamem.compute.advice import MIN_SHARE, TRY, _chosen
+from xlamem.compute.interventions import Intervention
+from xlamem.compute.program import program
+from xlamem.compute.what_if import Change, WhatIf
 
 HERE = Path(__file__).parents[1]
 STORED = HERE / "data" / "advice"
@@ -220,7 +224,7 @@ def test_shapes_with_padding() -> None:
     assert (row["lower"], row["upper"]) == (-12 * 2097152, 3 * ((1 << 25) - 12 * 2097152))
 
 
-def test_a_shape_counts_where_it_is_live_at_the_peak(make: Callable[..., Path]) -> None:
+def test_a_shape_counts_where_it_is_live_at_the_peak(make: Make) -> None:
     """A loop and its copies had one stack six times, one after the other: 137 GiB instead of 23."""
     shape, size = "f32[64,100]{1,0:T(8,128)}", 64 * 128 * 4
     values = "".join(value(i, f"copy.{i}", size, 0, shape) for i in range(3))
@@ -291,6 +295,27 @@ def test_the_shortest_list(dump: xlamem.Dump) -> None:
     assert len(planned(xlamem.advise(dump, total - best["lower"] - 1))) > 1
 
 
+@pytest.mark.parametrize(("needed", "kinds"), [(50, ["donate"]), (51, ["batch"]), (90, ["batch"]), (200, ["batch"])])
+def test_what_changes_nothing_that_is_computed_is_tried_first(needed: int, kinds: list[str], make: Make) -> None:
+    """Donating caches was enough, but half of the batch was advised, which saves more."""
+    w = WhatIf(program(xlamem.read(make(attacks.dump([value(0, "a.0", 8, 0)], ranges=["a.0{}:0-1"]), "cpu_after_opt"))))
+    rows = [("batch", 90), ("donate", 50), ("dtype", 40), ("shape", 0)]
+    found = [Intervention(k, np.array([0]), Change(-n, w.none), n, n, "likely", "") for k, n in rows]  # type: ignore[arg-type]
+    assert [found[i].kind for i in _chosen(w, found, needed)] == kinds
+
+
+@pytest.mark.parametrize(
+    ("planned", "is_reached", "shown"),
+    [("batch", True, ["donate"]), ("donate", True, []), ("batch", False, ["dtype", "donate"]), ("", True, [])],
+)
+def test_what_may_be_enough_besides_a_plan(planned: str, is_reached: bool, shown: list[str]) -> None:
+    """If the plan is enough, that is what changes less than it does."""
+    rows = [{"kind": k, "in_plan": k == planned, "upper": n} for k, n in [("batch", 9), ("dtype", 9), ("donate", 9)]]
+    rows.append({"kind": "shape", "in_plan": False, "upper": 8})
+    plan = compute.Plan(device_total=100, budget=91, saved=9 if is_reached else 8, n=1 if planned else 0)
+    assert [row["kind"] for row in compute.enough_alone(rows, plan)] == shown
+
+
 def test_budgets_that_are_kept_or_out_of_reach(dump: xlamem.Dump) -> None:
     total = compute.device_total(dump) or 0
     table, plan = compute.plan_advice(dump, total)
@@ -318,7 +343,7 @@ def test_wrong_budgets(dump: xlamem.Dump) -> None:
         xlamem.advise(dump, -1)
 
 
-def test_tables_of_tuples_have_no_layout_to_change(make: Callable[..., Path]) -> None:
+def test_tables_of_tuples_have_no_layout_to_change(make: Make) -> None:
     """They are padded, too."""
     array = "f32[8,8]{1,0:T(8,128)}"
     values = value(1, "a", 4096, 0, array) + value(2, "t", 2048, 4096, f"({array}, {array})")

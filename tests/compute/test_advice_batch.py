@@ -52,7 +52,7 @@ def test_a_batch_after_the_number_of_micro_batches(make: Make) -> None:
     assert row["action"].startswith("Halve the batch of `xs` (64 to 32).")
 
 
-@pytest.mark.parametrize(("operation", "wanted"), [("dot_general", "(8 to 4)"), ("while/body/dot_general", "(64 to 32)")])
+@pytest.mark.parametrize(("operation", "wanted"), [("dot_general", "(8 to 4)"), ("while/dot_general", "(64 to 32)")])
 def test_a_loop_over_the_samples(operation: str, wanted: str, make: Make) -> None:
     """It has as many iterations as products outside of loops have samples: jax.lax.map computes attention like this."""
     stack = loop("while.1{1}", 8, "jit(f)/jvp()/while", live=(3, 7))._replace(shape="f32[8,64,32]")

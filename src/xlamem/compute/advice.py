@@ -40,6 +40,8 @@ from .what_if import Change, WhatIf
 
 TRY = "Try it, then compare `xlamem peak`."
 """What the text of an intervention ends with if the compiler decides how much it saves."""
+COSTLY = ("batch", "dtype")
+"""Kinds of interventions that change what is computed, or how much at a time."""
 ADVICE_KINDS: tuple[str, ...] = get_args(Kind)
 
 _OF_BUFFERS: tuple[Callable[[WhatIf], Iterator[Intervention]], ...] = (
@@ -136,11 +138,18 @@ def _limit(budget: int | str | None, device: str | None) -> int | None:
 
 
 def enough_alone(rows: list[dict[str, Any]], plan: Plan | None) -> list[dict[str, Any]]:
-    """Return the rows of ``advice`` that may reach the budget alone, if those of the plan do not for certain."""
-    if plan is None or plan.is_reached:
+    """Return the rows of ``advice`` that may reach the budget alone, if those of the plan do not for certain.
+
+    If they do, but change what is computed, these are only rows that do not.
+    """
+    if plan is None or not plan.n and plan.is_reached:
         return []
     needed = plan.device_total - plan.budget
-    return [row for row in rows if not row["in_plan"] and row["upper"] >= needed]
+    alone = [row for row in rows if not row["in_plan"] and row["upper"] >= needed]
+    if not plan.is_reached:
+        return alone
+    is_costly = any(row["kind"] in COSTLY for row in rows if row["in_plan"])
+    return [row for row in alone if row["kind"] not in COSTLY] if is_costly else []
 
 
 def _ranked(w: WhatIf) -> list[Intervention]:
@@ -168,19 +177,27 @@ def _limited(w: WhatIf, i: Intervention) -> Intervention:
 def _chosen(w: WhatIf, found: list[Intervention], needed: int) -> list[int]:
     """Return the interventions with the largest lower bounds that together save `needed` bytes, or else all of them.
 
-    What several of them save together is estimated again. Of those on the same buffers, only the first counts.
+    Those that change what is computed are left out if the others save enough. What several of them save together is
+    estimated again. Of those on the same buffers, only the first counts.
     """
+    certain = sorted((i for i in range(len(found)) if found[i].lower > 0), key=lambda i: -found[i].lower)
+    free, saved = _first_ones(w, found, [i for i in certain if found[i].kind not in COSTLY], needed)
+    return free if saved >= needed else _first_ones(w, found, certain, needed)[0]
+
+
+def _first_ones(w: WhatIf, found: list[Intervention], order: list[int], needed: int) -> tuple[list[int], int]:
+    """Return the first of these interventions that together save `needed` bytes, or else all, and what they save."""
     chosen: list[int] = []
     taken = np.zeros(len(w.p.owner), bool)
     together = _Together(w)
-    for i in sorted((i for i in range(len(found)) if found[i].lower > 0), key=lambda i: -found[i].lower):
+    for i in order:
         if together.saved >= needed:
             break
         if not taken[found[i].values].any():
             chosen.append(i)
             taken[found[i].values] = True
             together.add(found[i])
-    return chosen
+    return chosen, together.saved
 
 
 def saved_together(w: WhatIf, chosen: list[Intervention]) -> int:

@@ -26,7 +26,7 @@ Kind = Literal[
 ]  # fmt: skip
 Confidence = Literal["exact", "likely", "try"]
 
-DONATION_LOWER, DONATION_LOWER_IF_MOVED, DONATION_UPPER, DONATION_MARGIN = 0.7, 0.4, 1.05, 0.005
+DONATION_LOWER, DONATION_LOWER_IF_MOVED, DONATION_UPPER, DONATION_MARGIN = 0.7, 0.6, 1.05, 0.005
 """Multiples of the estimate of a donation that are its bounds (lower if temporaries have to leave the outputs), and the
 share of the temporaries by which both may err."""
 MAX_COPIED = 1 / 3
