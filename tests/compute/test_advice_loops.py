@@ -73,6 +73,17 @@ def test_a_stack_that_the_backward_pass_reads_too(make: Make) -> None:
     assert reductions(make, stack, SUM, other) == []
 
 
+@pytest.mark.parametrize(("user", "n"), [("exp.1", 0), ("add.2", 1), ("dot.1", 0)])
+def test_a_result_that_depends_on_all_iterations(user: str, n: int, make: Make) -> None:
+    """A mean of states with weights that are computed from all of them cannot be added up."""
+    stack = STACK._replace(live=(2, 6), uses="  sum.1, operand 0\n  dot.1, operand 1")
+    weights = Buffer("exp.1", "f32[8,64]", (5, 6), f"{FORWARD}/exp", uses="  dot.1, operand 0")
+    other = Buffer("add.2", "f32[8,64]", (5, 9), f"{FORWARD}/add", uses="  dot.2, operand 0")
+    mean = Buffer("dot.1", "f32[64]", (6, 9), f"{FORWARD}/dot_general", "dot(%x, %y)")
+    after = Buffer("dot.2", "f32[64]", (7, 9), f"{FORWARD}/dot_general", "dot(%x, %y)")
+    assert len(reductions(make, stack, SUM._replace(uses=f"  {user}, operand 0"), weights, other, mean, after)) == n
+
+
 @pytest.mark.parametrize(("name", "n"), [("jit(f)/jvp()/add", 0), (f"{BACKWARD}/mul", 1)])
 def test_a_result_that_the_program_uses_is_not_kept_by_the_loop(name: str, n: int, make: Make) -> None:
     """What jax.lax.map returns goes on, and is no input of its body that could be offloaded or computed again."""

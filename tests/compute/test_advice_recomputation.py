@@ -459,3 +459,14 @@ def test_no_other_element_type_for_few_bytes(n: int, rows: int, make: Make) -> N
     large = Buffer("h", "s8[65536]", (0, 8), "jit(f)/jvp()/round")
     dump = program(make, [argument("x", "s8[65536]", 0), loss, large], "tpu")
     assert len([r for r in advice(dump, "dtype") if r["argument"] is None]) == rows
+
+
+@pytest.mark.parametrize(("width", "text"), [(48, "convert these before jax.grad"), (40, "The compiler may")])
+def test_gradients_of_wide_arguments(width: int, text: str, make: Make) -> None:
+    """A program that converts its parameters to bf16 inside of the loss has gradients in f32 all the same."""
+    weights = argument("w", "f32[64,48]", 0)._replace(allocation="parameter 0, shape |f32[64,48]|, maybe-live-out:")
+    gradient = Buffer("g", "f32[64,48]", (3, 6), "jit(f)/transpose(jvp())/dot_general")
+    hidden = Buffer("h", f"f32[{64 * (88 - width)}]", (3, 6), "jit(f)/jvp()/tanh")
+    (row,) = (r for r in advice(program(make, [weights, gradient, hidden], "tpu"), "dtype") if r["argument"] is None)
+    assert text in row["action"]
+    assert ("Most are gradients" in row["action"]) == (width == 48)

@@ -142,7 +142,7 @@ def enough_alone(rows: list[dict[str, Any]], plan: Plan | None) -> list[dict[str
 
     If they do, but change what is computed, these are only rows that do not.
     """
-    if plan is None or not plan.n and plan.is_reached:
+    if plan is None or (not plan.n and plan.is_reached):
         return []
     needed = plan.device_total - plan.budget
     alone = [row for row in rows if not row["in_plan"] and row["upper"] >= needed]

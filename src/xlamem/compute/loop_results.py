@@ -12,6 +12,7 @@ from .columns import Ints
 from .interventions import MIN_SHARE, Intervention, largest_first, rescheduled_at_worst
 from .origins import MAX_ROUNDS, has_opcode, uses_of
 from .stacks import LoopActivations
+from .uses import depends_on_itself
 from .what_if import Change
 
 REDUCE_LOWER, REDUCE_UPPER = 0.75, 1.1
@@ -44,7 +45,7 @@ def _stacks(a: LoopActivations) -> Ints:
 def _computed_from(a: LoopActivations, stack: int) -> tuple[Ints, Ints]:
     """Return copies of a stack, and what is computed from it; nothing if the loops or the backward pass read it."""
     reached = new = np.array([stack])
-    results, none = [np.empty(0, np.int64)], (reached, np.empty(0, np.int64))
+    results, readers, none = [np.empty(0, np.int64)], [], (reached, np.empty(0, np.int64))
     value, user, _, _ = uses_of(a.p)
     for _ in range(MAX_ROUNDS):
         users = np.unique(user[np.isin(value, new) & (user >= 0)])
@@ -53,9 +54,12 @@ def _computed_from(a: LoopActivations, stack: int) -> tuple[Ints, Ints]:
         written = np.flatnonzero(np.isin(a.p.instruction_row, users))
         is_copy = 2 * a.elements[written] > a.elements[stack]
         results.append(written[~is_copy])
+        readers.append(np.setdiff1d(users, a.p.instruction_row[written[is_copy]]))
         new = np.setdiff1d(written[is_copy], reached)
         if not len(new):
-            return reached, np.unique(np.concatenate(results))
+            # A mean with weights that depend on all iterations, for example, needs a second pass.
+            is_one_pass = not depends_on_itself(a.p, np.unique(np.concatenate(readers)))
+            return (reached, np.unique(np.concatenate(results))) if is_one_pass else none
         reached = np.concatenate([reached, new])
     return none
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .activations import FORWARD, NO_PHASE
+from .activations import BACKWARD, FORWARD, NO_PHASE
 from .bounds import of_values, with_vmem
 from .columns import Mask, encoded
 from .interventions import MIN_SHARE, NARROWER, Intervention
@@ -182,7 +182,11 @@ def narrower_types(a: LayerActivations) -> Iterator[Intervention]:
 def _narrower(a: LayerActivations, name: str, members: Mask) -> Intervention:
     change = Change(0, -(a.w.only(a.with_slot_mates(members)) // 2))
     estimate = a.w.saved(change)
-    upper = int(DTYPE_UPPER * with_vmem(a.w, estimate, np.flatnonzero(members & a.w.at_peak)))
+    values = np.flatnonzero(members & a.w.at_peak)
+    upper = int(DTYPE_UPPER * with_vmem(a.w, estimate, values))
     bounds = -a.w.peak // 20, upper if estimate >= MIN_SHARE * a.w.total else 0
     text = f"Compute in {NARROWER[name]}: these buffers are {name}. The compiler may convert them back."
-    return of_values(a, "dtype", np.flatnonzero(members & a.w.at_peak), change, bounds, text)
+    gradients, extent = (a.phase[values] == BACKWARD) & a.is_like_state[values], a.p.extent[values]
+    if 2 * int(extent[gradients].sum()) > int(extent.sum()):
+        text += " Most are gradients of arguments, and have their type: convert these before jax.grad differentiates."
+    return of_values(a, "dtype", values, change, bounds, text)

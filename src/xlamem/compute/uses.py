@@ -52,6 +52,31 @@ def has_independent_reader(p: Program, value: int, writer: int) -> bool:
     return any(_is_independent(source, user, r, writer, root) for r in readers[:MAX_READERS].tolist())
 
 
+def depends_on_itself(p: Program, readers: Ints) -> bool:
+    """Return whether one of these rows of `instructions` reads what follows from another one of them.
+
+    True if that is too much to follow.
+    """
+    source, user = _users(p)
+    begins = np.full(p.tables["instructions"].num_rows, -1, np.int64)
+    np.maximum.at(begins, p.instruction_row[p.instruction_row >= 0], p.ranges[0][p.instruction_row >= 0])
+    last, reached, new = begins[readers].max(initial=-1), readers, readers
+    for _ in range(MAX_ROUNDS):
+        begin, end = (np.searchsorted(source, new, side) for side in ("left", "right"))
+        n = end - begin
+        users = np.unique(user[np.repeat(begin - np.cumsum(n) + n, n) + np.arange(n.sum())])
+        users = users[begins[users] <= last]
+        if np.isin(users, readers).any():
+            return True
+        new = np.setdiff1d(users, reached)
+        if not len(new):
+            return False
+        reached = np.concatenate([reached, new])
+        if len(reached) > MAX_FOLLOWED:
+            break
+    return True
+
+
 def _users(p: Program) -> tuple[Ints, Ints]:
     """Return which instruction (ascending) is read by which, as rows of `instructions`."""
 
