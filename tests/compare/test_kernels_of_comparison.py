@@ -179,6 +179,7 @@ def test_either_of_two_columns() -> None:
     for encode in (lambda c: c, lambda c: c.dictionary_encode()):
         found = _either(first, encode(a), encode(b))
         assert found.to_pylist() == ["x", "y", None, None]
+        assert _either(~first, encode(a), encode(b)).to_pylist() == ["z", "y", "x", "x"]
     assert _either(first, pa.array([1, 2, None, 4]), pa.array([5, 6, 7, None])).to_pylist() == [1, 6, None, None]
 
 

@@ -14,6 +14,7 @@ import pytest
 from xlamem.compare import (
     account,
     context,
+    contributors,
     difference,
     following,
     graph,
@@ -30,7 +31,7 @@ from xlamem.compare.matching import Matching
 from xlamem.compare.pairing import Pairing
 from xlamem.compare.programs import DESCRIBED_BY, ProgramEntry
 from xlamem.compare.rows import Differences, ShapePairs
-from xlamem.compute.layout import DONATED, LIVE_OUT, TEMP, TEMP_IN_OUTPUT
+from xlamem.compute.layout import CATEGORIES, DONATED, LIVE_OUT, TEMP, TEMP_IN_OUTPUT
 from xlamem.errors import UsageError
 
 
@@ -733,3 +734,115 @@ def test_the_last_row_with_fingerprints(before: bool, now: bool, known: int) -> 
     own.program, own._last, own._known = array(9, 0, 9, 0), array(1), array(1)
     own._advance(array(3))
     assert (own._last.tolist(), own._known.tolist()) == ([3], [known])
+
+
+def test_values_of_copies_that_one_side_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of what they copy, through a few copies; a value in use on both sides is not looked for."""
+    operand = array(1, 2, -1, -1, 2, 2, 7, 8, 9, 10, 11, -1)
+    monkeypatch.setattr(account, "has_opcode", lambda p, rows, _: np.isin(rows, [0, 1, 5, 6, 7, 8, 9, 10]))
+    monkeypatch.setattr(account, "operands_of", lambda p, values, k: np.where(k == 0, operand[values], -1))
+    p: Any = SimpleNamespace(instruction_row=np.arange(12))
+    match = array(-1, -1, 3, -1, -1, 0, -1, -1, -1, -1, -1, 20)
+    # 0 copies 1, which copies 2; 3 and 4 are no copies; 5 has a match; from 7, there are four copies, and from 6, five.
+    main = array(0, 3, 4, -1, 5, 6, 7, 2)
+    assert account._matching(p, main, match).tolist() == [3, -1, -1, -1, 0, -1, 20, 3]
+    assert account._matching(p, array(), match).tolist() == []
+
+
+def test_names_of_buffers_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the value of B, if it has the buffer; only what is used is asked for."""
+    asked: dict[str, list[int]] = {}
+
+    def names_of(p: str, values: Any) -> dict[str, pa.Array]:
+        asked[p] = values.tolist()
+        return {n: pa.array([f"{n} {p}{v}" if v >= 0 else None for v in asked[p]]) for n in contributors.NAMES}
+
+    monkeypatch.setattr(contributors, "buffer_names", names_of)
+    m: Any = SimpleNamespace(a="a", b="b")
+    in_b = np.array([True, False, True, False, True, False])
+    found = contributors._common_names(m, array(0, 0, 0, -1, -1, 5), array(0, 0, -1, 0, -1, -1), in_b)
+    assert found["layer"].to_pylist() == ["layer b0", "layer a0", "layer a0", "layer b0", None, "layer a5"]
+    assert asked == {"a": [-1, 0, 0, -1, -1, 5], "b": [0, -1, -1, 0, -1, -1]}
+    assert [*found] == [*contributors.NAMES]
+
+
+def test_sides_of_buffers_that_differ() -> None:
+    """A value that is not in use matches one that is; the space is that of B, if it has the buffer."""
+    c: Any = SimpleNamespace(
+        value_a=array(0, -1, -1, 4, -1), owner_a=array(0, -1, -1, 1, -1), value_b=array(-1, 0, 7, 5, -1),
+        owner_b=array(-1, 0, 1, 0, -1), other=array(6, 0, -1, 9, 0),
+    )  # fmt: skip
+    rows = array(0, 1, 2, 3, 4)
+    assert [x.tolist() for x in contributors._values(c, rows)] == [[0, 0, -1, 4, 0], [6, 0, 7, 5, 0]]
+    assert [x.tolist() for x in contributors._values(c, rows[2:4])] == [[-1, 4], [7, 5]]
+    a, b = spaces_of("tpu", ("hbm", 0, 0), ("vmem", 0, 1)), spaces_of("gpu", ("gpu", 0, 0), ("host", 0, 5))
+    a.space_of_allocation, b.space_of_allocation = array(1, 0), array(1, 0)
+    m: Any = SimpleNamespace(a=a, b=b)
+    assert contributors._spaces(m, c, rows).to_pylist() == ["vmem", "host", "gpu", "host", None]
+    assert contributors._spaces(m, c, array(2, 0)).to_pylist() == ["gpu", "vmem"]
+
+
+def test_categories_of_buffers_that_differ() -> None:
+    """That of the value, or else of the allocation."""
+    p: Any = SimpleNamespace(category=array(DONATED, TEMP), categories_of=lambda rows: array(LIVE_OUT, 5)[rows])
+    found = contributors._categories(p, array(0, -1, -1, 1, -1), array(1, 0, 1, 0, -1)).to_pylist()
+    assert found == ["live_out", "donated", "temp", CATEGORIES[5], None]
+
+
+def test_values_of_rows_that_differ() -> None:
+    """Null is none, 0 is a value."""
+    sides = [SimpleNamespace(row_of_value=lambda ids, k=k: ids + k) for k in (10, 20)]
+    own: Any = Differences.__new__(Differences)
+    own.m = SimpleNamespace(a=sides[0], b=sides[1])
+    own.table = pa.table({"value_id_a": [0, None, 3], "value_id_b": [None, 0, 4]})
+    assert [x.tolist() for x in own.value] == [[10, -1, 13], [-1, 20, 24]]
+
+
+class _Arguments(SimpleNamespace):
+    """Entry arguments with names and shapes, written as `x:1 y:2`; the value of the k-th one is k."""
+
+    def __init__(self, text: str, *without_value: int) -> None:
+        names, shapes = zip(*(word.split(":") for word in text.split()), strict=True)
+        n = np.arange(len(names))
+        value = np.where(np.isin(n, without_value), -1, n)
+        super().__init__(allocation=n, value=value, names=pa.array(names), shapes=pa.array(shapes))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "value", "partner"),
+    [
+        ("x:1 y:1", "y:1 x:1", [-1, -1], [1, 0]),  # by name
+        ("x:1 y:1", "y:1 x:1", [0, 1], [0, 1]),  # because the values match
+        ("p.x:1", "p.u:2", [0], [0]),
+        ("x:1 y:1", "u:1 v:1 w:1", [-1, -1], [0, 1]),  # by what follows the variable: nothing
+        ("p.mu:1 p.nu:1", "q.nu:1 q.mu:1", [-1, -1], [1, 0]),
+        ("p.x:1 p.y:2", "p.u:2 p.v:1", [-1, -1], [1, 0]),  # as many of each shape, under another name
+        ("p.x:1 p.y:1", "p.u:1 p.v:1", [-1, -1], [0, 1]),
+        ("p.x:1 p.y:1", "p.u:1 p.v:1 p.w:1", [-1, -1], [-1, -1]),
+        ("p.x:1 p.y:1 p.z:2", "p.u:1 p.v:2", [-1, -1, -1], [-1, -1, 1]),
+        ("p.x:1 p.y:2", "p.x:2 p.y:2", [-1, -1], [-1, 1]),
+        ("x:1", "u:2", [-1], [-1]),
+    ],
+)
+def test_arguments_with_a_partner(
+    a: str, b: str, value: list[int], partner: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By value, then by name, then by shape if both sides have as many of it."""
+    sides = {"a": _Arguments(a), "b": _Arguments(b)}
+    monkeypatch.setattr(interface, "arguments", lambda p: sides[p.name])
+    m: Any = SimpleNamespace(
+        a=SimpleNamespace(name="a"), b=SimpleNamespace(name="b", owner=np.arange(3)), value=array(*value)
+    )
+    assert interface.Interface(m).partner.tolist() == partner
+
+
+def test_arguments_without_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have no partner by value."""
+    sides = {"a": _Arguments("p.x:1 p.y:2", 1), "b": _Arguments("p.u:3 p.v:4", 0)}
+    monkeypatch.setattr(interface, "arguments", lambda p: sides[p.name])
+    m: Any = SimpleNamespace(
+        a=SimpleNamespace(name="a"), b=SimpleNamespace(name="b", owner=np.arange(3)), value=array(1, 1, 1)
+    )
+    assert interface.Interface(m).partner.tolist() == [1, -1]
+    m.value = array(2, 2, 2)
+    assert interface.Interface(m).partner.tolist() == [-1, -1]
