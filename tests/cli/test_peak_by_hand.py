@@ -221,3 +221,33 @@ def test_memory_that_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [n.text.split()[0] for n in notes] == ["for", peak.STACKED.split()[0]]
     overview.members["hbm", 0] = pa.table({"iterations": pa.array([None, None], pa.int64())})
     assert len(peak._notes(overview, None, [used, empty, free], all_spaces=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("room", "limit", "n"), [(0, None, 1), (4, None, 1), (5, None, 2), (6, None, 2), (7, None, 3), (9, 0, 0), (2, 3, 3)]
+)
+def test_buffers_of_a_dump_without_live_ranges(
+    room: int, limit: int | None, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A title, and two lines each; those without a byte are left out."""
+    monkeypatch.setattr(peak, "buffer_lines", lambda rows, width, wide: [f"{r['bytes']}" for r in rows for _ in "ab"])
+    space = a_space("hbm", None, buffers=pa.table({"bytes": [9, 8, 7, 6]}))
+    title = ["largest buffers of all steps (not live together)"] if n else []
+    lines = [plain(t) for t in peak._all_buffers(space, room, Layout(80, limit=limit))]
+    assert lines == title + [f"{k}" for k in (9, 8, 7)[:n] for _ in "ab"]
+    empty = a_space("hbm", None, buffers=pa.table({"bytes": [0, 0]}))
+    assert peak._all_buffers(empty, room, Layout(80, limit=limit)) == []
+
+
+def test_only_the_main_memory_has_a_bill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is about what must fit there."""
+    monkeypatch.setattr(peak, "bill_line", lambda bill: bill)
+    monkeypatch.setattr(peak, "_chart", lambda *_: ["chart"])
+    monkeypatch.setattr(peak, "wrap", lambda text, indent, width: [f"{text} {width - indent}", "more"])
+    overview = an_overview()
+    for in_device, reason, lines in ((True, "why", [f"bill why {80 - peak.INDENT}", "more"]), (False, "why", []),
+            (True, None, []), (False, None, [])):  # fmt: skip
+        overview.__dict__["bill"] = reason
+        found = peak._space(overview, a_space("hbm", 5, in_device_memory=in_device), None, Layout(80))
+        assert [plain(t) for t in found if "reserved" not in str(t)] == ["hbm", "peak 5 B (5 bytes) at step 1 of 5,000",
+            *lines, "chart"]  # fmt: skip

@@ -15,7 +15,7 @@ import pytest
 
 from xlamem.cli import console, inputs, options
 from xlamem.cli.json_text import json_text
-from xlamem.cli.reporters import advice, bill, buffer, buffers, chart, convert, oom, tables
+from xlamem.cli.reporters import advice, bill, buffer, buffers, chart, convert, oom, pairs, series, tables
 from xlamem.cli.reporters.notes import Note, note_lines
 from xlamem.cli.reporters.pairs import Changes, cells
 from xlamem.cli.reporters.programs import _count_verdicts, _states
@@ -381,6 +381,42 @@ def test_names_of_pairs(rows: list[Row], names: list[str]) -> None:
     assert [c.name(row) for row in c.rows] == names
 
 
+def show_room(monkeypatch: pytest.MonkeyPatch, reporter: Any) -> Any:
+    """Return an output of 50 columns; a text that is wrapped becomes two lines, which name the room."""
+    monkeypatch.setattr(reporter, "wrap", lambda text, indent, width: [f"{text} {width - indent}", "more"])
+    output: Any = SimpleNamespace(width=50, limit=None, head=options.Output().head)
+    return output
+
+
+def test_a_screen_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is indented has less room."""
+    output = show_room(monkeypatch, pairs)
+    row = pair("same", (5, 5), (6, 6))
+    found = [str(line).rstrip() for line in pairs.screen(changes(row, verdict="why"), output)]
+    assert found[:3] == ["1 program: 1 changed (1 grew), 0 the same. 50", "more", ""]
+    assert found[-5:] == ["", "largest change  jit_f 34", "                more", "  why 48", "  more"]
+    (head, about) = (str(line) for line in pairs._table([row], ["jit_f"], 50))
+    assert found[3:-5] == [head, about]
+    found = [str(line) for line in pairs.screen(changes(pair("same", (5, None), (6, 6))), output)]
+    assert found[-2:] == ["Not known: its numbers are not stored (1 dump) 48", "more"]
+
+
+def test_a_screen_of_a_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is indented has less room."""
+    output = show_room(monkeypatch, series)
+    monkeypatch.setattr(series, "_rows", lambda over, rows, width: [f"{len(rows)} of {width}"])
+    monkeypatch.setattr(series, "program_name", lambda row: row)
+    over: Any = SimpleNamespace(
+        series=SimpleNamespace(summary="all"), listed=["f", "g"], problems=["bad"], event=lambda row: "2: +5 B",
+        verdicts=lambda rows, limit: [(row, "why") for row in rows[1:]],
+    )  # fmt: skip
+    assert [str(line) for line in series.screen(over, output)] == [
+        "all 50", "more", "", "2 of 50", "Not known: bad 48", "more", "", "2  g", "  why 48", "  more",
+    ]  # fmt: skip
+    over.listed = []
+    assert [str(line) for line in series.screen(over, output)][2] == "Not known: bad 48"
+
+
 # -- series --------------------------------------------------------------------------------------
 
 
@@ -482,6 +518,20 @@ def test_places_of_buffers() -> None:
     assert buffers._sources(rows, None) == ["/u/v/m.py:3", "/w/n.py:3"]
     assert buffers._sources(rows, 80) == ["m.py:3", "n.py:3"]
     assert len({*buffers._sources(twins, 80)}) == 2
+
+
+def test_room_for_shapes_and_values() -> None:
+    """The shape leaves room for the notes and a short value, which gets all that is left."""
+    row = buffer_row(shape=f"f32[{'8,' * 40}4]", unpadded_size=None, bytes=100, shared=False)
+    for room in range(40, 70):
+        line = buffers._value_line(row, "v" * 60, room, 7).plain
+        shape, value, notes = line.split()
+        assert (notes, len(shape), len(value)) == ("temp", room - 4 - 22, 18)
+        assert (line[:7].strip(), len(line)) == ("", 7 + room)
+    for room, widths in ((39, [13, 18]), (38, [12, 18]), (37, [12, 17]), (30, [12, 10]), (29, [12, 9]), (20, [12, 9])):
+        words = buffers._value_line(row, "v" * 60, room, 7).plain.split()
+        assert [*map(len, words[:2])] == widths
+    assert buffers._value_line(row, "", 60, 0).plain.split()[1:] == ["temp"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +16,7 @@ from test_cli_peak import Result, process
 
 import xlamem
 from xlamem import cli, compute, schema
+from xlamem.cli import reporters
 from xlamem.cli.reporters import buffers
 from xlamem.cli.reporters.notes import Note, note_lines
 from xlamem.input.find import Source
@@ -50,6 +53,28 @@ def test_a_screen_has_at_most_40_lines(run: Any, source: Source, verb: str) -> N
     lines = run(*verb.split(), source.members[0].uri).out.splitlines()
     assert 2 <= len(lines) <= HEIGHT
     assert max(map(len, lines)) <= WIDTH
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "peak {tpu} --device v5e --resident 15.7GiB -v", "peak {cpu} {tpu}", "bill {tpu}", "advise {cpu}",
+        "explain {tpu} -v", "info {tpu}", "info {cpu} {tpu}", "schema", "schema values", "top {tpu} --by buffer",
+        "buffer {tpu} 0", "oom {log}",
+    ],
+)  # fmt: skip
+def test_prose_has_the_room_that_is_left(command: str, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line of it begins where the room begins for which it was wrapped."""
+    for found in pkgutil.iter_modules(reporters.__path__):
+        module = importlib.import_module(f"{reporters.__name__}.{found.name}")
+        if hasattr(module, "wrap"):
+            monkeypatch.setattr(module, "wrap", lambda text, indent, width: [f"<{WIDTH - width + indent}>"] * 2)
+    log = DUMPS.parent / "data/oom/tpu-v5e-jax0.7.2-oom_temps.txt"
+    result = run(*command.format(cpu=LAYERS, tpu=MPL, log=log).split())
+    places = [(m.start(), int(m[1])) for line in result.out.splitlines() for m in re.finditer(r"<(\d+)>", line)]
+    assert result.code == 0
+    assert [at for at, _ in places] == [room for _, room in places]
+    assert places
 
 
 def test_a_directory_with_the_screen_of_its_largest_program_too(run: Any) -> None:
