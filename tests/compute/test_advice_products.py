@@ -54,6 +54,13 @@ def test_more_positions_than_classes(make: Make) -> None:
     assert "for 1,024 of the 8,192" in row["action"]
 
 
+@pytest.mark.parametrize("start", [0, 1])
+def test_logits_of_the_first_step(start: int, make: Make) -> None:
+    """Nothing but arguments comes before them."""
+    (row,) = loss_advice(make, LOGITS._replace(live=(start, 6)), SOFTMAX)
+    assert (row["n_buffers"], row["shape"]) == (2, "f32[8,64,4096]")
+
+
 def test_logits_of_a_prime_number_of_samples(make: Make) -> None:
     assert loss_advice(make, LOGITS._replace(shape="f32[509,4096]"), SOFTMAX._replace(shape="f32[509,4096]")) == []
 
