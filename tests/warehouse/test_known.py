@@ -6,9 +6,11 @@ import os
 import shutil
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import xxhash
 from conftest import DUMPS
 from test_convert import SMALL, TWO, convert, state, stored
 
@@ -300,3 +302,32 @@ def test_converters_at_once_keep_their_records(
     reads.clear()
     assert convert(third, folder / TWO[1], to=to).found == 2
     assert not reads
+
+
+@pytest.mark.parametrize(
+    ("files", "written", "deleted"),
+    [
+        ({}, b"new", ()), ({"x": b"aa", "y": b"bb"}, b"new", ()),
+        ({"x": b"aa", "y": b"bb", "z": b""}, b"aabbnew", ("x", "y", "z")),
+        ({"x": b"a" * 9, "y": b"b"}, b"new", ()), ({"x": b"a" * 9, "y": b"bb"}, b"usednew", ("x", "y")),
+        ({"x": b"a" * 9, "y": b"b", "z": b""}, b"a" * 9 + b"bnew", ("x", "y", "z")),
+        ({"x": b"a" * 9, "y": b"bb", "z": b""}, b"usednew", ("x", "y", "z")),
+    ],
+)  # fmt: skip
+def test_records_that_a_run_writes(
+    files: dict[str, bytes], written: bytes, deleted: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own ones. Of many files, those of all are merged; of large ones, those that it found."""
+    monkeypatch.setattr(known, "MAX_FILES", 3)
+    monkeypatch.setattr(known, "MAX_BYTES", 10)
+    changes: list[Any] = []
+    own: Any = known.KnownDumps.__new__(known.KnownDumps)
+    own.name, own._files, own._used, own._new = "own", files, {b"u": b"used"}, {b"n": b"new"}
+    own.storage = SimpleNamespace(
+        write=lambda *args: changes.append(args), delete=lambda names: changes.append((*names,))
+    )  # fmt: skip
+    own.save()
+    assert changes == [("own", xxhash.xxh3_128_digest(written) + written), deleted]
+    own._new = {}
+    own.save()
+    assert len(changes) == 2

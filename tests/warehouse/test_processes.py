@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from concurrent.futures import BrokenExecutor, Executor, Future
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 import xlamem
-from xlamem.warehouse.processes import MAX_STARTS, _Processes
+from xlamem.warehouse.processes import MAX_STARTS, _Processes, local
 
 
 class StartedWorkers(Executor):
@@ -65,6 +66,18 @@ def test_workers_that_start(monkeypatch: pytest.MonkeyPatch) -> None:
     found.restart()  # does not wait for a worker that may hang
     assert starts == [1]
     assert executor.ended == [{"wait": False, "cancel_futures": True}]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_tasks_that_wait_do_not_run_at_the_end(fails: bool) -> None:
+    """Those that run end before."""
+    executor = StartedWorkers([], is_broken=False)
+    with contextlib.suppress(KeyError), local(2) as pool:
+        pool.executor = executor
+        assert executor.ended == []
+        if fails:
+            raise KeyError
+    assert executor.ended == [{"wait": True, "cancel_futures": True}]
 
 
 def test_workers_that_are_always_killed(monkeypatch: pytest.MonkeyPatch) -> None:
