@@ -212,6 +212,21 @@ def test_wrong_names(dump: xlamem.Dump) -> None:
         streaming.pieces(dump.source, ["valves"])
 
 
+@pytest.mark.parametrize("head", ["positions:", "positions new:", "positions new=1:"])
+@pytest.mark.parametrize("members", [("buffer-assignment",), ("buffer-assignment", "hlo")])
+def test_uses_in_allocations_with_unknown_text(head: str, members: tuple[str, ...]) -> None:
+    """They are found without the sections of used values, although no head ends as usual."""
+    text = (
+        f"BufferAssignment:\nallocation 0: size 4, preallocated-temp:\n  1 a @0, {head}\n  a\n uses:\n"
+        "  b, operand 0\n [0,4]: f32[1]{0}\n"
+    )
+    texts = {"buffer-assignment": text.encode(), "hlo": b"HloModule m, is_scheduled=true\n\n%f () -> f32[] {\n}\n"}
+    source = held("x", {role: texts[role] for role in members})
+    values = pa.concat_tables(rows for name, rows in streaming.pieces(source, ["values"]) if name == "values")
+    assert values.to_pylist() == xlamem.read(source).values.to_pylist()
+    assert values["uses_known"].to_pylist() == [True]
+
+
 # -- bounded memory ------------------------------------------------------------------------------
 
 

@@ -46,8 +46,8 @@ SPAN_BYTES = 8 << 20
 
 Pieces = Iterator[tuple[str, pa.Table]]
 
-_E1_HEADER_END = b", positions:\n"
-"""The end of a value's header where the allocations print uses (E1)."""
+_E1_HEADER = b", positions"
+"""The end of a value's header where the allocations print uses (E1); a colon follows, maybe after unknown text."""
 
 
 def pieces(
@@ -233,7 +233,7 @@ class PieceReader(Reader):
     def _uses_in_allocations(self) -> bool:
         """Whether the allocations print the uses of their values (E1)."""
         has_feature = any("e1_values" in s.file.features for s in self.sections(ASSIGNMENT))
-        return has_feature or self._any_batch(ASSIGNMENT, _E1_HEADER_END, lambda batch: "e1_values" in batch.features)
+        return has_feature or self._any_batch(ASSIGNMENT, _E1_HEADER, lambda batch: "e1_values" in batch.features)
 
     def _any_batch(self, kind: str, text: bytes, test: Callable[[Batch], bool]) -> bool:
         """Return whether a batch passes the test; only sections that contain the text are scanned."""
