@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from test_rare_texts import ALLOCATIONS, LIVE, USED, record
 import xlamem
 from xlamem import _lines, schema
 from xlamem._column import Names, take
-from xlamem.parse import diagnostics, recode, repeats, threads, whole
+from xlamem.parse import diagnostics, recode, repeats, summary, threads, whole
 from xlamem.parse import pieces as streaming
 from xlamem.parse.arrays import NULL, Rows, distinct_of, joined, text_ends
 from xlamem.parse.batch import Batch, File, Section, Span
@@ -692,6 +693,27 @@ def test_the_printed_peak(sizes: tuple[int, int], total: int, wanted: set[str] |
     assert row["n_printed_peak"] == (2 if is_read else None)
     assert row["n_values"] == (2 if wanted is None or "values" in wanted else None)
     assert row["n_diagnostics"] == dump.diagnostics.num_rows
+
+
+@pytest.mark.parametrize(
+    ("is_read", "unavailable", "time", "sizes", "expected"),
+    [
+        (True, [False], 0, [5, 7], (0, 12)), (True, [True, False], 3, [], (3, 0)),
+        (False, [False], 3, [5], (None, None)), (True, [True], 3, [5], (None, None)),
+        (True, [], 3, [5], (None, None)), (True, [False], None, [5], (None, None)),
+        (True, [False], 3, [(1 << 63) - 1, 1], (3, None)), (True, [False], 3, [-(1 << 63) + 1, -1], (3, None)),
+    ],
+)  # fmt: skip
+def test_whether_a_printed_peak_is_known(
+    is_read: bool, unavailable: list[bool], time: int | None, sizes: list[int], expected: tuple[int | None, int | None]
+) -> None:
+    """Not that of live ranges that were not read or are not available, and no sum beyond 64 bits."""
+    reader: Any = SimpleNamespace(
+        sections=lambda kind: [SimpleNamespace(unavailable=u) for u in unavailable], was_read=lambda kind: is_read,
+        live=SimpleNamespace(peak_time=time),
+        stores={summary.LIVE: SimpleNamespace(ints=lambda table, column: np.array(sizes, np.int64))},
+    )  # fmt: skip
+    assert summary._printed_peak(reader) == expected
 
 
 def test_a_module_whose_name_is_not_utf8() -> None:
