@@ -377,6 +377,19 @@ def test_allocations_without_values(monkeypatch: pytest.MonkeyPatch) -> None:
     assert z == x[2:]
 
 
+def test_partners_have_most_bytes_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has a partner is not asked again; those without values are paired at last, and only with each other."""
+    candidates = array(0, 0, 1, 1), array(0, 1, 0, 1), array(9, 8, 7, 1)
+    monkeypatch.setattr(account, "_candidates", lambda *_: candidates)
+    monkeypatch.setattr(account, "_without_values", lambda m, a, b, rows: (a.key[rows[0]], b.key[rows[1]]))
+    a: Any = SimpleNamespace(bytes=np.zeros(4), main=array(0, 3, -1, -1), key=array(5, 9, 5, 8))
+    b: Any = SimpleNamespace(bytes=np.zeros(5), main=array(0, 2, -1, -1, 4), key=array(8, 7, 6, 5, 8))
+    m: Any = None
+    assert account._partners(m, a, b).tolist() == [0, 1, 3, -1]
+    candidates = array(1, 0), array(0, 0), array(5, 6)
+    assert account._partners(m, a, b).tolist() == [0, -1, 3, -1]
+
+
 def test_data_of_allocations_is_at_most_their_size() -> None:
     """That of the value which represents them; all, if none does."""
     p: Any = SimpleNamespace(
@@ -447,7 +460,8 @@ def test_dumps_of_copies_count_for_the_first() -> None:
     assert following.RETURNS == ("same", "interface")
 
 
-def test_programs_that_return_are_not_paired_twice() -> None:
+@pytest.mark.parametrize("found", [0, 1])
+def test_programs_that_return_are_not_paired_twice(found: int) -> None:
     """Those at the point before come first, then those that were missing, then new ones."""
     own: Any = Following.__new__(Following)
     asked: list[Any] = []
@@ -458,7 +472,7 @@ def test_programs_that_return_are_not_paired_twice() -> None:
 
     def consecutive(programs: Any, here: Any) -> None:
         asked.append((programs.tolist(), here.tolist()))
-        own.program[5] = 1
+        own.program[5] = found
 
     def returning(programs: Any, here: Any) -> None:
         asked.append((programs.tolist(), here.tolist()))
@@ -467,7 +481,7 @@ def test_programs_that_return_are_not_paired_twice() -> None:
     own._pair_consecutive, own._pair_returning = consecutive, returning
     own._follow(2)
     assert asked == [([2, 1], [4, 5, 6]), ([0, 3], [4, 6])]
-    assert own.program.tolist() == [0, 1, 2, 3, 4, 1, 3]
+    assert own.program.tolist() == [0, 1, 2, 3, 4, found, 3]
 
 
 def test_values_match_by_scope_only_with_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -549,6 +563,10 @@ def test_values_that_are_thread_local_there(monkeypatch: pytest.MonkeyPatch) -> 
     names = ("SHORTER", "GONE", "SHARING", "MOVED", "GONE")
     assert causes.tolist() == [getattr(account, name) for name in names]
     assert value.tolist() == [0, 1, 2, 3, -1]
+    here.space = array(1, 0, 0, 1, 1)
+    assert account._single_causes(m, np.arange(5), buffers, gone=True)[0].tolist() == [
+        getattr(account, name) for name in ("MOVED", "GONE", "SHARING", "SHARING", "GONE")
+    ]  # fmt: skip
 
 
 def test_opcodes_of_nodes_without_text(monkeypatch: pytest.MonkeyPatch) -> None:
