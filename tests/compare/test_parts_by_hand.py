@@ -414,6 +414,10 @@ def test_steps_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     g.__dict__.update(p=p, row=array(12, 11, -1, 10), first_value=array(0, 1, 2, 2), n=4)
     assert g.step.tolist() == [3, 2, -1, 7]
     assert g.position.tolist() == [2, 1, 0, 3]
+    schedule["time"], p.row_of_instruction = pa.chunked_array([[0, 3]]), lambda _: array(0, 12)
+    first: Any = graph.Graph.__new__(graph.Graph)
+    first.__dict__.update(p=p, row=array(12, 0, -1, 10), first_value=array(0, 1, 2, 2), n=4)
+    assert first.step.tolist() == [3, 0, -1, -1]
 
 
 def test_texts_of_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -567,6 +571,21 @@ def test_values_that_are_thread_local_there(monkeypatch: pytest.MonkeyPatch) -> 
     assert account._single_causes(m, np.arange(5), buffers, gone=True)[0].tolist() == [
         getattr(account, name) for name in ("MOVED", "GONE", "SHARING", "SHARING", "GONE")
     ]  # fmt: skip
+
+
+def test_names_of_what_copies_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy with a name of its own, even the first one, keeps that."""
+    asked: list[Any] = []
+    columns = {"op_name": pa.array(["jit(f)/x", None]).dictionary_encode()}
+    monkeypatch.setattr(graph, "has_opcode", lambda p, rows, _: rows != 2)
+    monkeypatch.setattr(graph, "source_columns", lambda p, values: asked.append(values.tolist()) or columns)
+    g: Any = graph.Graph.__new__(graph.Graph)
+    g.__dict__.update(p=None, row=array(0, 1, 2, 3), n=4, first_value=array(5, 6, 7, 8))
+    g.text = lambda _: graph.Texts(array(0, -1, -1, -1), pa.array(["own"]))
+    codes, texts = g.moved_names
+    assert asked == [[6, 8]]
+    assert codes.tolist() == [-1, 0, -1, -1]
+    assert texts.to_pylist() == graph.plain_names(pa.array(["jit(f)/x"])).to_pylist()
 
 
 def test_opcodes_of_nodes_without_text(monkeypatch: pytest.MonkeyPatch) -> None:
