@@ -71,6 +71,17 @@ def test_constants(a: int, b: int, n: int) -> None:
         assert found[0].text == f"constants take {'64.00 KiB' if b else '0 B'} instead of {'64.00 KiB' if a else '0 B'}"
 
 
+def checkpointed(file: str, *functions: str) -> Any:
+    """Return a program whose lines 7, 8, … in these functions call one with `jax.checkpoint`, and its names."""
+    n = len(functions)
+    frames = pa.table({
+        "id": range(1, n + 1), "parent": [0] * n, "line": range(7, n + 7), "function": functions,
+        "file": [file] * n,
+    })  # fmt: skip
+    names = SimpleNamespace(frames=np.arange(1, n + 1), instructions=lambda pattern: np.ones(n, bool))
+    return SimpleNamespace(tables={"frames": frames}), names
+
+
 def test_calls_of_checkpoint_in_a_library() -> None:
     """The line of the model that calls the library counts, if there is one."""
     frames = pa.table({
@@ -80,8 +91,34 @@ def test_calls_of_checkpoint_in_a_library() -> None:
     calls = np.array([True, True, False])
     names: Any = SimpleNamespace(frames=np.array([2, 3, 1]), instructions=lambda pattern: calls)
     p: Any = SimpleNamespace(tables={"frames": frames})
-    found = program_edits._checkpointed_calls(p, names)
-    assert found == {("/m/model.py", "block"): "model.py:7", ("/x/site-packages/a.py", "run"): "a.py:9"}
+    assert program_edits._checkpointed_calls(p, names) == {("model.py", "block"): "model.py:7"}
+
+
+@pytest.mark.parametrize(
+    ("file", "n"),
+    [
+        ("/pip/target/flax/nnx/transforms/general.py", 0), ("/lib/equinox/_ad.py", 0), ("/lib/jax/_src/api.py", 0),
+        ("/me/flax/train.py", 1), ("/me/jax/src/flax.py", 1), ("model.py", 1),
+    ],
+)  # fmt: skip
+def test_libraries_that_are_installed_elsewhere(file: str, n: int) -> None:
+    assert len(program_edits._checkpointed_calls(*checkpointed(file, "block"))) == n
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "wanted"),
+    [
+        (("/a/f.py", "loss"), ("/b/v/f.py", "loss"), ([], [])),
+        (("/a/f.py", "loss"), ("/b/f.py", "block", "loss"), ([], ["f.py:7"])),
+        (("/a/f.py", "loss", "block"), ("/a/f.py", "loss"), (["f.py:8"], [])),
+        (("/a/f.py", "loss"), ("/a/f.py", "loss_fn"), ([], [])), (("/a/f.py",), ("/a/f.py", "loss"), ([], ["f.py:7"])),
+    ],
+)
+def test_calls_of_checkpoint_on_one_side(a: Any, b: Any, wanted: Any) -> None:
+    """A line that moved, in another folder or in a function that was renamed, is not new."""
+    (p, names_p), (q, names_q) = checkpointed(*a), checkpointed(*b)
+    c = context(m=SimpleNamespace(a=p, b=q), op_names=(names_p, names_q))
+    assert program_edits._calls_of_one_side(c) == wanted
 
 
 # -- loops ---------------------------------------------------------------------------------------
@@ -89,7 +126,7 @@ def test_calls_of_checkpoint_in_a_library() -> None:
 
 def looped(monkeypatch: pytest.MonkeyPatch, a: list[int], b: list[int], *, in_scopes: bool = False,
     **about: Any) -> Any:
-    monkeypatch.setattr(shape_edits, "trip_counts_of", lambda p: p)
+    monkeypatch.setattr(shape_edits, "_trip_counts_in_model", lambda p: p)
     monkeypatch.setattr(shape_edits, "_in_single_scopes", lambda c, gone: in_scopes)
     shapes, names = about.pop("shapes", {}), about.pop("names", {"a": {None}, "b": {None}})
     monkeypatch.setattr(shape_edits, "_loop_names", lambda p: names["a" if p is a else "b"])
@@ -121,6 +158,21 @@ def test_loops_that_follow_from_a_dimension(other: str, claims: list[bool], monk
     names = {"a": {"f/while"}, "b": {"f/while", other}}
     found, _ = looped(monkeypatch, [5], [5, 5], shapes=SHAPES, names=names)
     assert found == [("1 loop of 5 iterations is new", claims)]
+
+
+def test_loops_that_follow_are_not_loops_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backward pass with `jax.checkpoint` repeats them, and XLA makes them of a scatter."""
+    rows = [
+        ("while", "f/while", 5), ("add", "f/add", 1), ("while", "t()/checkpoint/rematted_computation/while", 6),
+        ("while", None, 7), ("while", "vmap()/scatter-add", 8), ("while", "gather", 9), ("while", "scatter/while", 4),
+    ]  # fmt: skip
+    opcodes, names, counts = zip(*rows, strict=True)
+    p: Any = SimpleNamespace(
+        tables={"instructions": pa.table({"op_name": pa.array(names, pa.string())})},
+        texts=lambda *_: (np.arange(len(rows)), pa.array(opcodes)),
+    )
+    monkeypatch.setattr(shape_edits, "trip_counts", lambda p: np.array(counts))
+    assert shape_edits._trip_counts_in_model(p) == [5, 7, 4]
 
 
 SHAPES = {(Shape("f32", (6, 2)), Shape("f32", (8, 2))): "w", (Shape("f32", (6,)), Shape("f32", (8,))): "v"}

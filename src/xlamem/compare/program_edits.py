@@ -54,6 +54,8 @@ NESTED = r"\btranspose\(.*\bcheckpoint/.*\bcheckpoint/"
 """The op_names of the backward pass of what two calls of `jax.checkpoint` contain, one inside of the other."""
 CHECKPOINTED_CALL = r"(?:^|/)(?:checkpoint|remat\d*)$"
 """Operations whose innermost stack frame is the call of a function with `jax.checkpoint`."""
+LIBRARY = r"[/\\](?:(?:jax|haiku|optax)[/\\]_src|flax[/\\](?:core|linen|nnx))[/\\]|[/\\]equinox[/\\](?:_|internal)"
+"""Files of libraries that wrap `jax.checkpoint`, wherever they are installed."""
 MIN_CHANGE = 0.2
 """The backward pass recomputes more or less if the share of recomputed instructions differs by this part of it."""
 
@@ -135,10 +137,7 @@ def rematerialization(c: Context) -> Iterator[Edit]:
     recomputes = f"the backward pass recomputes {after:,} instead of {count(before, 'instruction')}"
     recomputes += "".join(f", {word} {listed(paths)}" for word, paths in operations.items() if paths)
     saves = f"saves {saved_b:,} instead of {count(saved_a, 'operation')} of the forward pass"
-    calls_a, calls_b = (_checkpointed_calls(*side) for side in zip((c.m.a, c.m.b), c.op_names, strict=True))
-    gone, new = ([calls[key] for key in calls if key not in others] for calls, others in (
-        (calls_a, calls_b), (calls_b, calls_a),
-    ))  # fmt: skip
+    gone, new = _calls_of_one_side(c)
     is_left, was_there = (names.count(CHECKPOINT) > 0 for names in reversed(c.op_names))
     saved = f"it saved {count(saved_a, 'operation')} of the forward pass"
     if not recomputes_other and saved_a == saved_b:
@@ -230,17 +229,29 @@ def _lines_of(around: dict[str, set[str]], lines: Counter[str]) -> Counter[str]:
     return found
 
 
-def _checkpointed_calls(p: Program, names: Names) -> dict[tuple[str, str], str]:
-    """Return file and line of the calls of functions with `jax.checkpoint`, by file and calling function.
+def _calls_of_one_side(c: Context) -> tuple[list[str], list[str]]:
+    """Return file and line of the calls of functions with `jax.checkpoint` that only A and only B has.
 
-    A library may wrap them: its caller outside of libraries counts.
+    Where both sides have such calls, they may be the same in a function with another name: none is known to be new.
+    """
+    a, b = (_checkpointed_calls(*side) for side in zip((c.m.a, c.m.b), c.op_names, strict=True))
+    gone, new = ([mine[key] for key in mine if key not in theirs] for mine, theirs in ((a, b), (b, a)))
+    return ([], []) if gone and new else (gone, new)
+
+
+def _checkpointed_calls(p: Program, names: Names) -> dict[tuple[str, str], str]:
+    """Return file and line of the calls of functions with `jax.checkpoint`, by name of the file and calling function.
+
+    Lines move, and so do folders: each side may be a checkout of its own. A library may wrap the calls: its caller
+    outside of libraries counts, if there is one.
     """
     table = p.tables["frames"]
     row = row_of(ints(table, "id"), np.unique(names.frames[names.instructions(CHECKPOINTED_CALL)]))
     caller = take(callers_outside(table), row)
-    calls = np.unique(np.where(caller >= 0, caller, row)[row >= 0])
-    rows = pc.take(table.select(("file", "function", "line")), arrow_array(calls)).to_pylist()
-    return {(r["file"], r["function"]): f"{r['file'].rpartition('/')[2]}:{r['line']}" for r in rows if r["file"]}
+    rows = pc.take(table.select(("file", "function", "line")), arrow_array(np.unique(caller[caller >= 0]))).to_pylist()
+    in_model = [r for r in rows if r["file"] and not re.search(LIBRARY, r["file"])]
+    calls = [(r["file"].rpartition("/")[2], r["function"], r["line"]) for r in in_model]
+    return {(file, function): f"{file}:{line}" for file, function, line in calls}
 
 
 def memory_spaces(c: Context) -> Iterator[Edit]:

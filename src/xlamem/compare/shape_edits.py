@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from .. import kernels as pc
-from ..compute.buffer_names import trip_counts_of
-from ..compute.columns import Ints, ints
-from ..compute.op_names import ends_in_move, plain_names, scopes
+from ..compute.buffer_names import trip_counts
+from ..compute.columns import Ints, arrow_array, ints
+from ..compute.op_names import ends_in_move, matching, plain_names, scopes
 from ..compute.origins import has_opcode
 from ..compute.program import Program
 from .context import CONVERSION, Context, Edit, Evidence, Names, Types, are, largest, listed, with_scopes
@@ -37,6 +37,8 @@ MAX_BASES, MAX_EDITS = 1000, 64
 """Maximum number of dimensions that replaced ones of the same ratio may be multiples of, and of edits of a kind."""
 
 COLLECTIVES = r"^(?:all|collective|ragged-all|reduce-scatter)(?:-[a-z]+)*$"
+FOLLOWING_LOOP = r"\brematted_computation\b|(?:^|/)(?:scatter[a-z_\-]*|gather)$"
+"""The op_names of loops that are not the model's own."""
 GROUPS = r"replica_groups=(?:mesh\[(?P<mesh>[^\]]*)\]|(?P<list>\{\{[\d,{}]*\}\})|\[(?P<n>\d+),(?P<size>\d+)\])"
 
 
@@ -156,7 +158,7 @@ def _n_devices(attributes: str) -> int:
 
 def loops(c: Context) -> Iterator[Edit]:
     """Find loops that are on one side only, and dimensions that grow or shrink by their trip counts."""
-    before, after = (trip_counts_of(p) for p in (c.m.a, c.m.b))
+    before, after = (_trip_counts_in_model(p) for p in (c.m.a, c.m.b))
     if len(before) == len(after):
         yield from _trip_counts(c, before, after)
         return
@@ -173,6 +175,17 @@ def loops(c: Context) -> Iterator[Edit]:
     if _repeats_more(c):
         claims = c.none
     yield Edit("loops", f"{are(n, noun)} {'gone' if gone else 'new'}", claims, "names")
+
+
+def _trip_counts_in_model(p: Program) -> list[int]:
+    """Return the trip counts of loops, without those that follow from something else in the model.
+
+    The backward pass repeats those inside of `jax.checkpoint`, and XLA makes loops of scatters and gathers.
+    """
+    rows = np.flatnonzero(has_opcode(p, np.arange(p.tables["instructions"].num_rows), "^while$"))
+    names = pc.cast(pc.take(p.tables["instructions"]["op_name"], arrow_array(rows)), pa.string())
+    counts: list[int] = trip_counts(p)[rows[~matching(names, FOLLOWING_LOOP)]].tolist()
+    return counts
 
 
 def _repeats_more(c: Context) -> bool:
