@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from xlamem.compare import program_edits, shape_edits
+from xlamem.compare import program_edits, rest_edits, shape_edits
 from xlamem.compare.context import Context
 from xlamem.compare.program_edits import compiler, constants, flags, instructions, memory_spaces, operations
-from xlamem.compare.rows import Shape
+from xlamem.compare.rest_edits import dimensions_of_rest, element_types_of_rest
+from xlamem.compare.rows import Differences, Shape
 from xlamem.compare.shape_edits import Collectives, conversions, dimensions, element_types, loops, retyped
 from xlamem.compute.layout import CONSTANT
 
@@ -637,3 +638,62 @@ def test_a_checkpoint_that_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     assert texts(program_edits.rematerialization(found)) == [
         "the backward pass recomputes 5 instead of 5 instructions, also x"
     ]
+
+
+# -- what no other edit explains -----------------------------------------------------------------
+
+
+def rest(*pairs: tuple[str | None, str | None, int], account: str = "device_total") -> Any:
+    """Return a context with contributions by their shapes and change."""
+    a, b, change = zip(*pairs, strict=True)
+    table = pa.table({
+        "account": [account] * len(pairs), "shape_a": pa.array(a, pa.string()), "shape_b": pa.array(b, pa.string()),
+        "change": change,
+    })  # fmt: skip
+    matching: Any = None
+    return context(rows=Differences(matching, table))
+
+
+LARGE, SMALL = "f32[10,512,512,64]{3,2,1,0}", "f32[10,512,32,64]{3,2,1,0}"
+NARROW = "bf16[10,512,512,64]{3,2,1,0}"
+ALL = np.ones(3, bool)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "claims"),
+    [
+        ([(LARGE, SMALL, -90), ("f32[1024]", "f32[64]", -10), ("f32[3]", None, -100)], [True, True, False]),
+        ([(LARGE, SMALL, -90), (None, "f32[4]", 100), ("f32[3]", None, -100)], None),
+        ([(LARGE, SMALL, -90), (SMALL, LARGE, 30), ("f32[3]", None, -1)], None),
+        ([("f32[32,1]", "f32[32,64]", 90), ("f32[3]", None, -1), (LARGE, NARROW, -1)], None),
+        ([(None, SMALL, 90), (LARGE, None, -1), ("(f32[2])", "(f32[4])", 5)], None),
+    ],
+)
+def test_the_dimension_of_what_changed_most(pairs: Any, claims: list[bool] | None) -> None:
+    """Multiples of a dimension count as one; those of a third of the bytes are needed, and few that grew instead."""
+    found = [*dimensions_of_rest(rest(*pairs), ALL)]
+    text = "a dimension of 512 is 32 now, as in f32[10,512,512,64] -> f32[10,512,32,64]"
+    assert [(e.text, e.claims.tolist(), e.evidence) for e in found] == ([(text, claims, "buffers")] if claims else [])
+
+
+def test_what_is_explained_already_has_no_other_cause() -> None:
+    c = rest((LARGE, SMALL, -90), ("f32[3]", None, -100), (LARGE, SMALL, -20))
+    assert [*dimensions_of_rest(c, np.array([False, True, True]))] == []
+    (edit,) = dimensions_of_rest(c, np.array([True, True, False]))
+    assert edit.claims.tolist() == [True, False, False]
+    assert [*dimensions_of_rest(rest((LARGE, SMALL, -9), account="vmem"), ALL[:1])] == []
+
+
+@pytest.mark.parametrize(("converts", "evidence"), [([1], "names"), ([], "buffers")])
+def test_the_element_type_of_what_changed_most(
+    converts: list[int], evidence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another array, or integers instead of numbers with a fraction, is no other type."""
+    monkeypatch.setattr(rest_edits, "conversions", lambda c: iter(converts))
+    c = rest((LARGE, NARROW, -90), (LARGE, NARROW, -50), ("f32[4]", "bf16[8]", -60))
+    (edit,) = element_types_of_rest(c, ALL)
+    assert (edit.text, edit.evidence) == ("2 buffers are bf16 instead of f32", evidence)
+    (edit,) = element_types_of_rest(c, np.array([True, False, False]))
+    assert (edit.text, edit.claims.tolist()) == ("1 buffer is bf16 instead of f32", [True, False, False])
+    for pair in ((LARGE, SMALL.replace("f32", "bf16")), (LARGE, NARROW.replace("bf16", "s32")), (LARGE, LARGE)):
+        assert [*element_types_of_rest(rest((*pair, -90)), ALL[:1])] == []

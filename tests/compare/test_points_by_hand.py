@@ -24,8 +24,8 @@ from xlamem.compare.following import HOW, NEW, SAME, Following
 from xlamem.compare.interface import Interface, arguments
 from xlamem.compare.matching import Matching
 from xlamem.compare.points import Contents, Points
-from xlamem.compare.program_edits import _heaviest, _lines_of, _outermost, _shape_text
-from xlamem.compare.rows import Shape
+from xlamem.compare.program_edits import _heaviest, _lines_of, _outermost
+from xlamem.compare.rows import Shape, shape_text
 from xlamem.compute.program import program
 from xlamem.errors import UsageError
 
@@ -409,10 +409,18 @@ def test_the_first_edit_explains_a_buffer(monkeypatch: pytest.MonkeyPatch) -> No
     claims = {"flags": [1, 1, 0, 0], "layers": [0, 1, 1, 0]}
     made = [Edit(kind, kind, np.array(rows, bool), "names") for kind, rows in claims.items()]
     monkeypatch.setattr(edits, "RULES", [lambda _, e=e: iter([e]) for e in made])
+    left: list[Any] = []
+
+    def of_rest(_: Any, rest: Any) -> Any:
+        left.append(rest.tolist())
+        return iter([Edit("dimensions", "dimensions", rest, "buffers")])
+
+    monkeypatch.setattr(edits, "RULES_OF_REST", [of_rest])
     monkeypatch.setattr(edits, "Context", lambda *_: None)
     rows: Any = SimpleNamespace(n=4)
     none: Any = None
-    assert edits.find_edits(none, rows)[1].tolist() == [0, 0, 1, -1]
+    assert edits.find_edits(none, rows)[1].tolist() == [0, 0, 1, 2]
+    assert left == [[False, False, False, True]]
 
 
 def test_the_table_of_edits() -> None:
@@ -430,7 +438,7 @@ def test_names_of_operations() -> None:
     assert _outermost({"a/b", "a/b/c", "d"}) == {"a/b", "d"}
     weights = {"a": 5, "a/b": 7, "ab": 100, "c/d": 12, "e": 12}
     assert _heaviest({"a", "c", "e", "ab", "f"}, weights) == ["ab", "a", "c", "e", "f"]
-    assert _shape_text(Shape("f32", (2, 3))) == "f32[2,3]"
+    assert shape_text(Shape("f32", (2, 3))) == "f32[2,3]"
     lines = Counter({"x/mlp/dot": 2, "mlp/dot": 3, "x/attn/dot": 5, "adot": 7})
     around = {"mlp"}, {""}, {"attn", "x"}, {"y"}
     assert [_lines_of({"dot": scopes}, lines)["dot"] for scopes in around] == [5, 10, 7, 0]

@@ -58,6 +58,7 @@ def test_an_edit_within_another_is_stated_once(monkeypatch: pytest.MonkeyPatch) 
         texts = zip((loops, dimension), claims, strict=True)
         made = [Edit("loops", text, np.array(claimed), "names") for text, claimed in texts]
         monkeypatch.setattr(edits, "RULES", (lambda _: iter(made),))
+        monkeypatch.setattr(edits, "RULES_OF_REST", ())
         monkeypatch.setattr(edits, "Context", lambda *_: None)
         matching: Any = None
         rows: Any = SimpleNamespace(n=2)

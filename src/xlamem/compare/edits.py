@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ..compute.columns import Ints
+from ..compute.columns import Ints, Mask
 from .context import Context, Edit
 from .matching import Matching
 from .program_edits import (
@@ -24,6 +24,7 @@ from .program_edits import (
     single_arguments,
     single_outputs,
 )
+from .rest_edits import dimensions_of_rest, element_types_of_rest
 from .rows import Differences
 from .shape_edits import conversions, dimensions, element_types, loops, sharding, types_of_operations
 
@@ -49,6 +50,8 @@ RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
     compiler,
 )
 """An edit that an earlier rule finds explains a buffer first."""
+RULES_OF_REST: tuple[Callable[[Context, Mask], Iterator[Edit]], ...] = (element_types_of_rest, dimensions_of_rest)
+"""Rules about the contributions that no edit explains."""
 
 
 def find_edits(m: Matching, rows: Differences) -> tuple[list[Edit], Ints]:
@@ -64,5 +67,9 @@ def find_edits(m: Matching, rows: Differences) -> tuple[list[Edit], Ints]:
             if not claims.any() and any(edit.text in earlier.text for earlier in edits):
                 continue
             explained[claims] = len(edits)
+            edits.append(edit)
+    for rule_of_rest in RULES_OF_REST:
+        for edit in rule_of_rest(context, explained < 0):
+            explained[edit.claims] = len(edits)
             edits.append(edit)
     return edits, explained

@@ -31,7 +31,7 @@ from .compiler import (
 from .context import Context, Edit, Evidence, Names, are, largest, listed, with_scopes
 from .graph import both_sides
 from .interface import caller_shapes
-from .rows import Shape, ShapePairs
+from .rows import ShapePairs, shape_text
 from .shape_edits import conversions, retyped
 
 CONTENT_FEATURES = {"tree_spaced", "frames", "crlf", "not_utf8", "address", "from_instruction_blank"}
@@ -329,13 +329,9 @@ def resized_outputs(c: Context) -> Iterator[Edit]:
         pairs = ShapePairs(caller_shapes(c.m.a, a), caller_shapes(c.m.b, b), c.m.b.size[b])
         changed = pairs.changed()
         what = "shape" if any(x.dimensions != y.dimensions for x, y in changed) else "element type"
-        texts = [f"{_shape_text(x)} -> {_shape_text(y)}" for x, y in changed]
+        texts = [f"{shape_text(x)} -> {shape_text(y)}" for x, y in changed]
         claims = np.isin(c.rows.value[1], b)
         yield Edit("outputs", f"{are(len(b), 'output')} of another {what}: {listed(texts)}", claims, "interface")
-
-
-def _shape_text(shape: Shape) -> str:
-    return f"{shape.element_type}[{','.join(map(str, shape.dimensions))}]"
 
 
 def constants(c: Context) -> Iterator[Edit]:

@@ -28,6 +28,11 @@ class Shape(NamedTuple):
     dimensions: tuple[int, ...]
 
 
+def shape_text(shape: Shape) -> str:
+    """Return a shape as XLA prints it, without its layout."""
+    return f"{shape.element_type}[{','.join(map(str, shape.dimensions))}]"
+
+
 def parsed(text: str | None) -> Shape | None:
     """Return the element type and the dimensions of an array shape, or None for tuples."""
     found = _ARRAY.match(text or "")

@@ -253,7 +253,7 @@ def element_types(c: Context) -> Iterator[Edit]:
     conversions = _conversions(c)
     tally: Tally = Counter()
     for a, b, size in c.reshaped if conversions else c.resized:
-        if a.element_type != b.element_type and _alike(a.element_type, b.element_type):
+        if a.element_type != b.element_type and alike(a.element_type, b.element_type):
             tally[a.element_type, b.element_type] += size
     in_arguments = {(a.element_type, b.element_type): name for (a, b), name in reversed(c.interface.shapes.items())}
     share = MIN_SHARE_CONVERTED if conversions else MIN_SHARE
@@ -345,7 +345,7 @@ def _have_types(before: str, after: str, a: Shape, b: Shape) -> bool:
     return (a.element_type, b.element_type) == (before, after)
 
 
-def _alike(before: str, after: str) -> bool:
+def alike(before: str, after: str) -> bool:
     """Return whether both element types are floating-point, or both integers."""
     return any(re.match(pattern, before) and re.match(pattern, after) for pattern in (r"f\d|bf16", r"[su]\d"))
 

@@ -1,0 +1,94 @@
+"""Rules that find edits in what no other edit explains: the shapes of the buffers that changed most bytes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from ..compute.bills import DEVICE_TOTAL
+from ..compute.columns import Mask
+from ..formatting import count
+from .context import Context, Edit, Evidence
+from .rows import Shape, ShapePairs, replaced_dimensions, shape_text
+from .shape_edits import MIN_EXCESS, alike, conversions
+
+MIN_SHARE = 1 / 3
+"""Minimum share of the bytes that differ which a change of shapes must explain."""
+
+
+Replacements = Callable[[Shape, Shape], set[tuple[Any, Any]]]
+"""What one shape has instead of something that another one has."""
+
+
+class Replaced(NamedTuple):
+    """What most of the buffers have instead of something else."""
+
+    before: Any
+    after: Any
+    sample: tuple[Shape, Shape]
+    """The shapes with most bytes."""
+    claims: Mask
+    """The contributions of such shapes."""
+
+
+def dimensions_of_rest(c: Context, rest: Mask) -> Iterator[Edit]:
+    """Find the dimension that explains most of the bytes that no other edit explains.
+
+    Other operations compute with it than before, so that few values match.
+    """
+    found = _most_frequent(c, rest, _ratios)
+    if found:
+        a, b = found.sample
+        ratio = Fraction(found.before, found.after)
+        x, y = max(pair for pair in replaced_dimensions(a, b) if Fraction(*pair) == ratio)
+        text = f"a dimension of {x:,} is {y:,} now, as in {shape_text(a)} -> {shape_text(b)}"
+        yield Edit("dimensions", text, found.claims, "buffers")
+
+
+def element_types_of_rest(c: Context, rest: Mask) -> Iterator[Edit]:
+    """Find the element type that explains most of the bytes that no other edit explains."""
+    found = _most_frequent(c, rest, _types)
+    if found:
+        n = int((found.claims & _of_device(c)).sum())
+        evidence: Evidence = "names" if any(conversions(c)) else "buffers"
+        verb = "is" if n == 1 else "are"
+        text = f"{count(n, 'buffer')} {verb} {found.after} instead of {found.before}"
+        yield Edit("element type", text, found.claims, evidence)
+
+
+def _most_frequent(c: Context, rest: Mask, replaced: Replacements) -> Replaced | None:
+    """Return the replacement in the shapes of most bytes, if these are enough."""
+    in_device = _of_device(c)
+    size = abs(c.rows.change)
+    pairs = ShapePairs(c.rows.table["shape_a"], c.rows.table["shape_b"], size * (in_device & rest))
+    tally: Counter[tuple[Any, Any]] = Counter()
+    sample: dict[tuple[Any, Any], tuple[Shape, Shape]] = {}
+    for a, b, n in sorted(pairs.weighed(), key=lambda pair: -pair[2]):
+        for key in replaced(a, b):
+            tally[key] += n
+            sample.setdefault(key, (a, b))
+    if not tally:
+        return None
+    before, after = max(tally, key=lambda key: tally[key])
+    n = tally[before, after]
+    if not n or n < MIN_SHARE * size[in_device].sum() or n < MIN_EXCESS * tally[after, before]:
+        return None
+    claims = rest & pairs.where(lambda a, b: (before, after) in replaced(a, b))
+    return Replaced(before, after, sample[before, after], claims)
+
+
+def _of_device(c: Context) -> Mask:
+    return c.rows.is_in("account", (DEVICE_TOTAL,))
+
+
+def _ratios(a: Shape, b: Shape) -> set[tuple[int, int]]:
+    """Return the ratios of dimensions, which multiples have in common. A dimension of 1 is that of another array."""
+    pairs = replaced_dimensions(a, b)
+    return {Fraction(*pair).as_integer_ratio() for pair in pairs if 1 not in pair}
+
+
+def _types(a: Shape, b: Shape) -> set[tuple[str, str]]:
+    x, y = a.element_type, b.element_type
+    return {(x, y)} if x != y and a.dimensions == b.dimensions and alike(x, y) else set()
