@@ -14,7 +14,15 @@ import pytest
 
 from xlamem.compare import program_edits, rest_edits, shape_edits
 from xlamem.compare.context import Context
-from xlamem.compare.program_edits import compiler, constants, flags, instructions, memory_spaces, operations
+from xlamem.compare.program_edits import (
+    compiler,
+    constants,
+    flags,
+    host_memory,
+    instructions,
+    memory_spaces,
+    operations,
+)
 from xlamem.compare.rest_edits import dimensions_of_rest, element_types_of_rest
 from xlamem.compare.rows import Differences, Shape
 from xlamem.compare.shape_edits import Collectives, conversions, dimensions, element_types, loops, retyped
@@ -641,6 +649,35 @@ def test_a_checkpoint_that_moved(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # -- what no other edit explains -----------------------------------------------------------------
+
+
+def in_host(*rows: tuple[str, str | None, int], account: str = "host") -> Any:
+    """Return a context with contributions by their cause, op_name and change."""
+    cause, op_name, change = zip(*rows, strict=True)
+    table = pa.table({
+        "account": [account] * len(rows), "cause": cause, "op_name": pa.array(op_name, pa.string()), "change": change,
+    })  # fmt: skip
+    matching: Any = None
+    return context(rows=Differences(matching, table))
+
+
+@pytest.mark.parametrize(
+    ("rows", "text", "claims"),
+    [
+        ([("new", "jit(f)/a", 5), ("new", "jit(f)/b", 6), ("larger", "c", 1)],
+            "2 buffers are in host memory now: b, a", [True, True, False]),
+        ([("gone", "jit(f)/l_1/a", -5), ("gone", "jit(f)/l_2/a", -5), ("new", "c", 1)],
+            "2 buffers are no longer in host memory: l_*/a", [True, True, False]),
+        ([("new", None, 5)], "1 buffer is in host memory now", [True]),
+        ([("new", "a", 5), ("moved to another space", "b", 6)], None, None),
+        ([("new", "a", 5), ("gone", "b", -5)], None, None),
+    ],
+)  # fmt: skip
+def test_buffers_that_only_the_host_has(rows: Any, text: str | None, claims: Any) -> None:
+    """What moved there from the device is another edit."""
+    found = [*host_memory(in_host(*rows))]
+    assert [(e.text, e.claims.tolist(), e.evidence) for e in found] == ([(text, claims, "names")] if text else [])
+    assert [*host_memory(in_host(*rows, account="vmem"))] == []
 
 
 def rest(*pairs: tuple[str | None, str | None, int], account: str = "device_total") -> Any:

@@ -206,7 +206,9 @@ def test_order_of_edits() -> None:
         return {"edit": 0, "kind": kind, "text": "", "evidence": "interface", "change": change, "n": 1}
 
     def order(*edits: dict[str, Any]) -> list[str]:
-        d: Any = SimpleNamespace(peak_change=100, device_total_change=100, edits=pa.Table.from_pylist([*edits]))
+        d: Any = SimpleNamespace(
+            peak_change=100, device_total_change=100, host_change=0, edits=pa.Table.from_pylist([*edits])
+        )
         return [row["kind"] for row in ranked_edits(d)]
 
     assert order(edit("arguments", -1), edit("instructions", 0)) == ["instructions", "arguments"]
@@ -438,7 +440,13 @@ def test_what_is_compared_without_live_ranges(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "wanted"), [("x/a.py", "x/b.py", "b.py:2"), ("x/a.py", None, "a.py:1"), (None, None, "")]
-)
-def test_the_line_of_the_newer_side(a: str | None, b: str | None, wanted: str) -> None:
-    assert source({"source_file_a": a, "source_line_a": 1, "source_file_b": b, "source_line_b": 2}) == wanted
+    ("a", "b", "bytes_b", "wanted"),
+    [
+        ("x/a.py", "x/b.py", 8, "b.py:2"), ("x/a.py", None, 8, "a.py:1"), (None, None, 8, ""),
+        ("x/a.py", "x/b.py", 0, "a.py:1"), (None, "x/b.py", 0, "b.py:2"),
+    ],
+)  # fmt: skip
+def test_the_line_of_the_newer_side(a: str | None, b: str | None, bytes_b: int, wanted: str) -> None:
+    """What has no bytes in B is named after A, and so is its line."""
+    lines = {"source_file_a": a, "source_line_a": 1, "source_file_b": b, "source_line_b": 2}
+    assert source({**lines, "bytes_b": bytes_b}) == wanted

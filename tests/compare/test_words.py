@@ -359,7 +359,8 @@ def test_verdicts() -> None:
     )
     single = [{**row, "edit": None} for row in rows]
     assert verdict(difference([total], buffers=single, edits=edits[:1])) == (
-        "+2.00 MiB must fit, +1.00 MiB in use at the peak: flags differ (+2.00 MiB: b is larger)."
+        "+2.00 MiB must fit, +1.00 MiB in use at the peak: flags differ (+2.00 MiB: b is larger; -9.00 MiB:"
+        " c is smaller)."
     )
     assert verdict(difference([total], buffers=single[2:])) == (
         "+2.00 MiB must fit, +1.00 MiB in use at the peak: the same arguments and operations are compiled differently."
@@ -367,7 +368,7 @@ def test_verdicts() -> None:
     less = account(TOTAL, 3 * MIB, MIB, peaks=(MIB, MIB))
     assert verdict(difference([less], buffers=single, doubt="A is odd")) == (
         "Not known (A is odd). As far as the text goes: -2.00 MiB must fit, ±0 in use at the peak: the same arguments"
-        " and operations are compiled differently (-9.00 MiB: c is smaller)."
+        " and operations are compiled differently (-9.00 MiB: c is smaller; +2.00 MiB: b is larger)."
     )
     level = account(TOTAL, MIB, MIB)
     bills = [{"line": "outputs", "change": 3}, {"line": "packing", "change": -5},
@@ -384,12 +385,51 @@ def test_verdicts() -> None:
     assert verdict(difference([up], edits=edits)) == "±0 must fit, +1 B in use at the peak: layers differ."
 
 
+@pytest.mark.parametrize(
+    ("less", "more", "text"),
+    [
+        (-125, 25, "-125 B: a is smaller"), (-126, 26, "-126 B: a is smaller; +26 B: b is larger"),
+        (-126, 9, "-126 B: a is smaller"), (-150, 10, "-150 B: a is smaller; +10 B: b is larger"),
+    ],
+)  # fmt: skip
+def test_what_changed_by_more_than_the_peak(less: int, more: int, text: str) -> None:
+    """What cancels a part of it is stated as well, if it is not little."""
+    rows = [buffer(less, op_name="jit(f)/a"), buffer(more, op_name="jit(f)/b")]
+    d = difference([account(TOTAL, 300, 200)], buffers=rows, edits=[edit("flags", 0)])
+    assert verdict(d) == f"-100 B must fit, -100 B in use at the peak: flags differ ({text})."
+
+
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [
+        (5000, ", +4.88 KiB of host memory: moved (+512 B: a is new)"), (10, ", +10 B of host memory: layers differ"),
+        (9, ": layers differ"), (-101, ", -101 B of host memory: moved"), (0, ": layers differ"),
+    ],
+)  # fmt: skip
+def test_the_memory_of_the_host(host: int, text: str) -> None:
+    """It is stated if it is not little, and what moved there is the cause if it changed by more than the device."""
+    moved = {"account": "host", "memory_space": "host", "cause": "new", "op_name": "jit(f)/a", "edit": 1}
+    edits = [edit("layers", 0), edit("memory space", 0, text="moved", evidence="names")]
+    accounts = [account(TOTAL, 200, 300), account("host", 9000, 9000 + host)]
+    d = difference(accounts, buffers=[buffer(512, **moved)], edits=edits)
+    assert verdict(d) == f"+100 B must fit, +100 B in use at the peak{text}."
+    level = difference([account(TOTAL, 200, 200), account("host", 0, host)], buffers=[buffer(1)], edits=edits)
+    but = f", but {signed(host)} of host memory" if host else ""
+    assert verdict(level) == f"Nothing changed in total (200 B must fit){but}: {'moved' if host else 'layers differ'}."
+
+
+def test_buffers_of_the_host_that_may_follow_are_no_cause() -> None:
+    edits = [edit("layers", 0), edit("memory space", 0, evidence="buffers")]
+    d = difference([account(TOTAL, 2, 3), account("host", 0, 99)], edits=edits)
+    assert ranked_edits(d)[0]["kind"] == "layers"
+
+
 def test_facts_are_in_their_order() -> None:
     """Of edits that explain nothing."""
     kinds = ["layers", "rematerialization", "operations", "donation"]
     for order in permutations(kinds):
         d: Any = SimpleNamespace(
-            peak_change=5, device_total_change=0, edits=difference([account(TOTAL, 0, 0)], edits=[
+            peak_change=5, device_total_change=0, host_change=0, edits=difference([account(TOTAL, 0, 0)], edits=[
                 edit(kind, 0) for kind in order]).edits,
         )  # fmt: skip
         assert [row["kind"] for row in ranked_edits(d)] == kinds

@@ -14,6 +14,7 @@ from .program_edits import (
     constants,
     donation,
     flags,
+    host_memory,
     instructions,
     layers_changed,
     memory_spaces,
@@ -46,6 +47,7 @@ RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
     types_of_operations,
     instructions,
     memory_spaces,
+    host_memory,
     flags,
     compiler,
 )

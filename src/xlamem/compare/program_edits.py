@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from .. import kernels as pc
 from ..compute.callers import callers_outside
-from ..compute.columns import Ints, arrow_array, encoded, groups_of, ints, take
+from ..compute.columns import Ints, arrow_array, encoded, groups_of, ints, sums_of, take
 from ..compute.layout import CONSTANT
 from ..compute.op_names import CALL, MOVE, PARAMETERS, ends_in_move, folded_paths, layers_by_scope
 from ..compute.program import Program
@@ -33,6 +33,7 @@ from .graph import both_sides
 from .interface import caller_shapes
 from .rows import ShapePairs, shape_text
 from .shape_edits import conversions, retyped
+from .tables import HOST
 
 CONTENT_FEATURES = {"tree_spaced", "frames", "crlf", "not_utf8", "address", "from_instruction_blank"}
 """Features that depend on the program, or on what became of the files."""
@@ -273,6 +274,22 @@ def memory_spaces(c: Context) -> Iterator[Edit]:
         yield Edit("memory space", f"{are(len(rows), 'argument')} in {y} instead of {x}: {names}", claims, "interface")
     if moved.any():
         yield Edit("memory space", f"{are(int(moved.sum()), 'buffer')} in another memory space", moved, "buffers")
+
+
+def host_memory(c: Context) -> Iterator[Edit]:
+    """Find buffers of the host that the other side does not have anywhere, as with a policy that offloads."""
+    in_host = c.rows.is_in("account", (HOST,))
+    change = int(c.rows.change[in_host].sum())
+    claims = in_host & c.rows.is_in("cause", ("new" if change > 0 else "gone",))
+    if change and 2 * abs(int(c.rows.change[claims].sum())) >= abs(change):
+        codes, names = c.rows.text("op_name")
+        path_codes, paths = folded_paths(names)
+        code = take(path_codes, codes[claims])
+        sizes = sums_of(np.abs(c.rows.change[claims])[code >= 0], code[code >= 0], len(paths))
+        texts = largest(paths, np.flatnonzero(sizes), sizes[sizes > 0])
+        where = "in host memory now" if change > 0 else "no longer in host memory"
+        text = f"{are(int(claims.sum()), 'buffer')} {where}{f': {texts}' if texts else ''}"
+        yield Edit("memory space", text, claims, "names")
 
 
 def flags(c: Context) -> Iterator[Edit]:

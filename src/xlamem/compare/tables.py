@@ -8,7 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from .. import kernels as pc
-from ..compute.columns import arrow_array, ints
+from ..compute.columns import arrow_array, ints, is_in
+
+HOST = "host"
+"""The memory space of the host, as `schema` names it on all platforms."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,6 +48,12 @@ class DiffTables:
     def peak_change(self) -> int:
         """Change of the peak of the device's main memory; of what it reserves if the peaks are not known."""
         return self._change("peak")
+
+    @property
+    def host_change(self) -> int:
+        """Change of what the host reserves, where arrays are offloaded to."""
+        rows = pc.filter(self.accounts, arrow_array(is_in(self.accounts["account"], [HOST])))
+        return int((ints(rows, "reserved_b") - ints(rows, "reserved_a")).sum())
 
     def _change(self, number: str) -> int:
         row = self.accounts.slice(0, 1)

@@ -9,12 +9,14 @@ from ..compute.bills import DEVICE_TOTAL
 from ..compute.columns import arrow_array, is_in
 from ..formatting import file_line, size
 from .groups import difference_groups, of_account
-from .tables import DiffTables
+from .tables import HOST, DiffTables
 
 Row = dict[str, Any]
 
 MIN_SHARE = 0.1
 """An edit that explains less of a change than this is not its main cause."""
+MAX_SHARE = 1.25
+"""Buffers that changed by more of a change than this are stated with those that changed in the other direction."""
 FACTS = (
     "layers", "arguments", "sharding", "loops", "rematerialization", "memory space", "constants", "element type",
     "outputs", "operations", "dimensions", "flags", "donation",
@@ -60,7 +62,17 @@ def verdict(d: DiffTables) -> str:
         same = f"Nothing changed in total ({size(total['reserved_b'])} must fit)"
         return f"{prefix}{same}{f', but {moves}' if moves else ''}{because}."
     in_use = f", {signed(d.peak_change)} in use at the peak" if d.has_peaks else ""
+    in_use += f", {_in_host(d)}" if abs(d.host_change) >= max(1, MIN_SHARE * abs(_change(d))) else ""
     return f"{prefix}{signed(d.device_total_change)} must fit{in_use}{because}{_largest(d, cause)}."
+
+
+def _in_host(d: DiffTables) -> str:
+    return f"{signed(d.host_change)} of host memory"
+
+
+def _change(d: DiffTables) -> int:
+    """Return the change that edits explain: that of the peak, or else of what must fit."""
+    return d.peak_change or d.device_total_change
 
 
 def main_cause(d: DiffTables) -> Row | None:
@@ -73,9 +85,9 @@ def ranked_edits(d: DiffTables) -> list[Row]:
     """Return the edits: those that explain a part of the change, then other facts, then those that may follow.
 
     Arguments, outputs and constants that change the peak a little come after other facts, and last if they change it in
-    the other direction.
+    the other direction. Where the host's memory changes more than that of the device, what moved there comes first.
     """
-    change = d.peak_change or d.device_total_change
+    change, in_host = _change(d), abs(d.host_change)
     rows: list[Row] = d.edits.to_pylist()
     kinds = {row["kind"] for row in rows}
 
@@ -83,6 +95,8 @@ def ranked_edits(d: DiffTables) -> list[Row]:
         explains = row["change"] * change > 0 and abs(row["change"]) >= MIN_SHARE * abs(change)
         if row["kind"] == "compiler":
             return -1, 0, row["edit"]
+        if in_host > abs(change) and row["kind"] == "memory space" and row["evidence"] != "buffers":
+            return 0, -in_host, row["edit"]
         if row["kind"] in DETAILS:
             return 4, DETAILS.index(row["kind"]), row["edit"]
         if _may_follow(row, kinds):
@@ -111,18 +125,29 @@ def _moves(d: DiffTables) -> str:
     for row in of_account(d.bills, DEVICE_TOTAL).to_pylist():
         lines[row["line"]] = lines.get(row["line"], 0) + row["change"]
     moved = sorted((change, line) for line, change in lines.items() if change)
-    return ", ".join(f"{LINES[line]} {signed(change)}" for change, line in reversed(moved))
+    texts = [f"{LINES[line]} {signed(change)}" for change, line in reversed(moved)]
+    return ", ".join([*texts, _in_host(d)] if d.host_change else texts)
 
 
 def _largest(d: DiffTables, cause: Row | None) -> str:
-    """Return the largest group of buffers that changed in the direction of the peak, if possible of the main cause."""
-    groups = difference_groups(d, ("edit", "buffer", "cause"))
+    """Return the largest group of buffers that changed in the direction of the peak, if possible of the main cause.
+
+    If it changed by more than the peak, the largest group that changed in the other direction follows. Of what moved to
+    the host only, the groups are there.
+    """
+    account, total = DEVICE_TOTAL, _change(d)
+    if cause and cause["kind"] == "memory space" and not cause["change"] and d.host_change:
+        account, total = HOST, d.host_change
+    groups = difference_groups(d, ("edit", "buffer", "cause"), account=account)
     of_cause = pc.filter(groups, arrow_array(is_in(groups["edit"], [cause["text"]]))) if cause else groups.slice(0, 0)
-    sign = d.peak_change or d.device_total_change
-    rows = [row for some in (of_cause, groups) for row in some.slice(0, 50).to_pylist() if row["change"] * sign > 0]
+    rows = [row for some in (of_cause, groups) for row in some.slice(0, 50).to_pylist() if row["change"] * total > 0]
     if not rows:
         return ""
-    return f" ({describe(rows[0])})"
+    texts = [describe(rows[0])]
+    if abs(rows[0]["change"]) > MAX_SHARE * abs(total):
+        opposed = (row for row in groups.slice(0, 50).to_pylist() if row["change"] * total < 0)
+        texts += [describe(row) for row in opposed if abs(row["change"]) >= MIN_SHARE * abs(total)][:1]
+    return f" ({'; '.join(texts)})"
 
 
 def describe(row: Row) -> str:
@@ -156,8 +181,8 @@ def happened(row: Row) -> str:
 
 
 def source(row: Row) -> str:
-    """Return the source line of B, or of A if there is none in B."""
-    for side in "ba":
+    """Return the source line of the side that the buffer is named after: of A if it has no bytes in B."""
+    for side in "ba" if row["bytes_b"] else "ab":
         if row[f"source_file_{side}"]:
             return file_line(row[f"source_file_{side}"], row[f"source_line_{side}"], folder=False)
     return ""
