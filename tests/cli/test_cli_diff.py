@@ -367,12 +367,49 @@ def test_two_directories(run: Any, sides: tuple[Path, Path]) -> None:
     assert " ".join(changed.split()[:8]) == "37.48 MiB 20.57 MiB -16.90 MiB -16.90 MiB"
     assert changed.endswith("/0004.jit_train_step")
     assert {line.split()[2] for line in alone if line} == {"[GONE]", "[NEW]"}
-    end = " ".join(out.partition("largest change")[2].split())
-    assert end.endswith(f"0004.jit_train_step {xlamem.diff(SCAN, REMAT).verdict}")
+    assert run(SCAN, REMAT)[1].partition("device_total")[2] in out
+    assert f"/0004.jit_train_step {xlamem.diff(SCAN, REMAT).verdict} A " in " ".join(out.split())
     assert max(map(len, lines)) <= 80
     assert run(*sides, "--exit-code")[0] == 0
     assert run(*reversed(sides), "--exit-code")[0] == 1
     assert "and 2 more: --limit shows more" in run(*sides, "--limit", 1)[1]
+
+
+def test_the_only_program_that_changed(run: Any, tmp_path: Path) -> None:
+    """JAX compiles helpers beside it: all of its comparison is shown, as if they were not there."""
+    for side, program in (("a", SCAN), ("b", REMAT)):
+        shutil.copytree(MLP, tmp_path / side / "helper")
+        shutil.copy(program, tmp_path / side)
+    lines = run(tmp_path / "a", tmp_path / "b")[1].splitlines()
+    assert lines[0] == "2 programs: 1 changed, 1 the same."
+    assert lines[2].startswith("changed  ")
+    shown, alone = ([line for line in screen if line[:3] not in ("A  ", "B  ")]
+                    for screen in (lines, run(SCAN, REMAT)[1].splitlines()))  # fmt: skip
+    assert len(alone) > 20
+    assert shown[-len(alone) :] == alone
+    assert len(shown) - len(alone) <= 6
+
+
+def test_how_to_see_one_of_several(run: Any, tmp_path: Path) -> None:
+    """A name that selects a program on both sides is stated."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    for side, program in ((a, SCAN), (b, REMAT)):
+        shutil.unpack_archive(program, side)
+        shutil.copytree(OLDER, side / "older")
+    (path,) = (b / "older").glob("*-buffer-assignment.txt")
+    text = path.read_text()
+    for old, new in GROWTHS["device_total"][0]:
+        text = text.replace(old, new)
+    path.write_text(text)
+    out = run(a, b)[1]
+    assert out.startswith("2 programs: 2 changed (1 grew), 0 the same.")
+    assert out.splitlines()[-1] == "  --module jit_train_step shows all of it"
+    assert run(a, b, "--module", "jit_train_step")[1].startswith("-16.90 MiB must fit")
+    for commit, side in (("1", a), ("2", b)):
+        xlamem.convert(side, to=tmp_path / "to", labels={"commit": commit}, engine="here")
+    of_dataset = run(tmp_path / "to", "--label", "commit=1", "--label", "commit=2")[1]
+    assert "largest change" in of_dataset
+    assert "--module" not in of_dataset
 
 
 OLDER = DUMPS / "cpu-jaxlib-0.4.35-cond_switch"

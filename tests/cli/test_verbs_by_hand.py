@@ -701,7 +701,7 @@ def test_one_program_on_each_side(n_a: int, n_b: int, monkeypatch: pytest.Monkey
     changes: Any = SimpleNamespace(changed=[], unreadable=[], is_known=True, has_grown=False, summary="s")
     monkeypatch.setattr("xlamem.compare.programs.programs_of", lambda n: Side(range(n)))
     monkeypatch.setattr("xlamem.compare.pairing.pair", lambda a, b: asked.append((len(a), len(b))))
-    monkeypatch.setattr("xlamem.cli.reporters.pairs.Changes", lambda table: changes)
+    monkeypatch.setattr("xlamem.cli.reporters.pairs.Changes", lambda table, **_: changes)
     monkeypatch.setattr("xlamem.cli.reporters.pairs.screen", lambda *_: [])
     monkeypatch.setattr(diff, "_compare_dumps", lambda dumps, account, by, **_: asked.append((dumps, account, by)))
     by = diff._keys(diff.BY)

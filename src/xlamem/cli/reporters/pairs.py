@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ from ...compare.verdict import signed
 from ...compare.wording import ARROW, MARKS
 from ...formatting import align, count, one_line, shorten_distinct, size, visible, wrap
 from ..options import Output
+from . import diff
 
 Row = dict[str, Any]
 
@@ -36,6 +38,10 @@ class Changes:
     table: pa.Table
     verdict: str = ""
     """What changed in the pair with the largest change; empty without one."""
+    largest: diff.Comparison | None = None
+    """That pair, if it could be compared."""
+    are_dumps: bool = False
+    """Whether both sides are dumps, of which ``--module`` selects one."""
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -187,23 +193,49 @@ def cells(row: Row) -> list[str]:
 
 
 def screen(changes: Changes, output: Output) -> list[Text]:
-    """Return the lines of the screen."""
+    """Return the lines of the screen: all of the comparison if only one program changed."""
     width = output.width
     lines = [Text(line, "bold") for line in wrap(changes.summary, 0, width)]
+    single = changes.largest if len(changes.changed) == 1 else None
     rows = changes.listed
     shown = output.head(rows, N_ROWS)
-    if shown:
+    if shown and not (single and len(rows) == 1):
         lines += [Text(), *_table(shown, [changes.name(row) for row in shown], width)]
     if more := len(rows) - len(shown):
         lines.append(Text(f"and {more:,} more: --limit shows more", "dim"))
     for problem in changes.problems:
         lines += [Text(line, "dim") for line in wrap(visible(f"Not known: {problem}"), 2, width)]
-    if changes.verdict:
-        labels = chain(["largest change"], repeat(""))
-        names = zip(labels, wrap(changes.name(changes.changed[0]), 16, width), strict=False)
-        lines += [Text(), *(Text.assemble((f"{label:16}", "bold"), name) for label, name in names)]
-        lines += [Text(f"  {line}") for line in wrap(visible(changes.verdict), 2, width)]
+    if single:
+        return [*lines, Text(), *_named("changed", changes, width), Text(), *diff.screen(single, output)]
+    return lines + _largest(changes, width)
+
+
+def _largest(changes: Changes, width: int | None) -> list[Text]:
+    """Return the verdict on the largest change, and how to see more of it."""
+    if not changes.verdict:
+        return []
+    lines = [Text(), *_named("largest change", changes, width)]
+    lines += [Text(f"  {line}") for line in wrap(visible(changes.verdict), 2, width)]
+    if name := _selectable(changes, changes.changed[0]):
+        lines += [Text(f"  {line}", "dim") for line in wrap(f"--module {name} shows all of it", 2, width)]
     return lines
+
+
+def _named(label: str, changes: Changes, width: int | None) -> list[Text]:
+    """Return the name of the program with the largest change, after a label."""
+    indent = len(label) + 2
+    labels = chain([label], repeat(""))
+    names = zip(labels, wrap(changes.name(changes.changed[0]), indent, width), strict=False)
+    return [Text.assemble((f"{label:{indent}}", "bold"), name) for label, name in names]
+
+
+def _selectable(changes: Changes, row: Row) -> str:
+    """Return the name that selects a program on both sides; empty if there is none."""
+    name = row["module_name_a"]
+    if not changes.largest or not changes.are_dumps or not name or name != row["module_name_b"]:
+        return ""
+    unique = all(sum(r[f"module_name_{side}"] == name for r in changes.rows) == 1 for side in "ab")
+    return shlex.quote(one_line(name)) if unique else ""
 
 
 def _table(rows: list[Row], names: list[str], width: int | None) -> list[Text]:

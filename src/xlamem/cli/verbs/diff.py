@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 import pyarrow as pa
@@ -66,8 +66,8 @@ def command(
     """Show what changed from A to B: what must fit, the peak, which buffers the change consists of, and why.
 
     A and B are dumps, whose values are matched whatever their names, directories, or datasets. The programs of
-    directories and datasets are paired: changed ones are listed, with the verdict on the largest change. With --over,
-    there is one dataset, and --label KEY=VALUE selects runs.
+    directories and datasets are paired: changed ones are listed, with the verdict on the largest change. If only one
+    changed, all of its comparison is shown. With --over, there is one dataset, and --label KEY=VALUE selects runs.
 
     The keys of --by are buffer (like buffers of all layers), cause, edit, scope, layer, phase, kind, category,
     memory_space, source and element_type. --space takes the name of a memory space (hbm) instead of device_total.
@@ -223,7 +223,7 @@ def _compare_sides(
     sides: tuple[Dumps, Dumps], account: str, by: tuple[str, ...], *, gate: bool, output: options.Output
 ) -> int:
     from ...compare.pairing import pair
-    from ...compare.programs import programs_of
+    from ...compare.programs import StoredPrograms, programs_of
     from ..reporters.pairs import Changes, screen  # imports rich
 
     a, b = (programs_of(side) for side in sides)
@@ -231,9 +231,9 @@ def _compare_sides(
         return _compare_dumps((a.read(0), b.read(0)), account, by, gate=gate, output=output)
     if (by, account) != (_keys(BY), DEVICE_TOTAL):
         raise UsageError("--by and --space need one program on each side: --module selects it from dumps")
-    changes = Changes(pair(a, b))
+    changes = Changes(pair(a, b), are_dumps=not any(isinstance(side, StoredPrograms) for side in (a, b)))
     if changes.changed:
-        changes = Changes(changes.table, _verdict(a, b, changes.changed[0]))
+        changes = _with_largest(changes, a, b)
     if output.json:
         console.write_document("pairs", _changes_json(changes, output))
     elif output.csv:
@@ -249,12 +249,17 @@ def _compare_sides(
     return _exit_code_of(changes, gate=gate)
 
 
-def _verdict(a: Programs, b: Programs, pair: Mapping[str, Any]) -> str:
-    """Return what changed in a pair of programs, or why that is not known."""
+def _with_largest(changes: Changes, a: Programs, b: Programs) -> Changes:
+    """Add what changed in the pair with the largest change, or why that is not known."""
+    from ..reporters.diff import Comparison
+
+    pair = changes.changed[0]
     try:
-        return diff(a.read(pair["program_a"]), b.read(pair["program_b"])).verdict
+        dumps = a.read(pair["program_a"]), b.read(pair["program_b"])
+        d = diff(*dumps)
     except XlaMemError as error:
-        return f"Not known: {error}"
+        return replace(changes, verdict=f"Not known: {error}")
+    return replace(changes, verdict=d.verdict, largest=Comparison(d, dumps, DEVICE_TOTAL, _keys(BY)))
 
 
 def _exit_code_of(changes: Changes, *, gate: bool) -> int:
