@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -539,13 +540,33 @@ def test_room_for_shapes_and_values() -> None:
     [
         ({}, "f32[8] 10 % padding"), ({"unpadded_size": 91}, "f32[8]"),
         ({"unpadded_size": 50, "size": 200}, "f32[8] 75 % padding"),
-        ({"n_shapes": 2}, "2 shapes"), ({"category": "live_out", "unpadded_size": None}, "f32[8] output"),
+        ({"n_shapes": 2}, "f32[8] +1"), ({"n_shapes": 7, "kind": "gradient"}, "f32[8] +6 gradient"),
+        ({"n_shapes": 1200, "shape": None}, "1,200 shapes"),
+        ({"category": "live_out", "unpadded_size": None}, "f32[8] output"),
         ({"role": "reserved"}, "f32[8]"), ({"shape": None, "unpadded_size": None}, ""),
         ({"iterations": 8, "shape": "f32[8,4]", "unpadded_size": None}, "f32[8 × 4]"),
     ],
 )  # fmt: skip
 def test_shapes_of_buffers(row: Row, text: str) -> None:
     assert buffers._about(buffer_row(**row), wide=False) == text
+
+
+def test_the_shape_of_the_largest_buffer_of_a_group_is_kept() -> None:
+    row = buffer_row(bytes=1 << 30, n=32, n_shapes=7, kind="gradient", shape="f32[10,512,512,64]{3,2,1,0:T(8,128)}")
+    other: Row = {"name": "an_outer_scope/read by dot_general", "shape": "bf16[10,512,512,64]", "size": 90}
+    rows = [row, buffer_row(bytes=9, n=1, **other)]
+
+    def cells(width: int | None) -> list[list[str]]:
+        return [re.split(" {2,}", str(line).strip()) for line in buffers.group_lines(rows, width, wide=False)]
+
+    shape = "f32[10,512,512,64] +6"
+    assert cells(None)[0] == ["1.00 GiB", "32× a/b", f"{shape} gradient", "/u/v/m.py:3"]
+    assert cells(99)[0] == ["1.00 GiB", "32× a/b", f"{shape} gradient", "m.py:3"]
+    assert cells(80) == [
+        ["1.00 GiB", "32× a/b", f"{shape} grad", "m.py:3"],
+        ["9 B", "…/read by dot_general", "bf16[10,512,512,64]", "m.py:3"],
+    ]
+    assert cells(66)[0][2] == "f32[10,512… +6 grad"
 
 
 def test_padding_is_never_negative() -> None:

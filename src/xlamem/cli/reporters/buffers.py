@@ -240,13 +240,21 @@ def group_lines(groups: list[Row], width: int | None, *, wide: bool) -> list[Tex
     numbers = [f"{g['n']:,}× " if g["n"] > 1 else "" for g in groups]
     start = max(map(len, numbers), default=0)
     starts = [f"  {size(g['bytes']).rjust(SIZE_WIDTH)}  {n.rjust(start)}" for g, n in zip(groups, numbers, strict=True)]
-    columns = [[label(g) for g in groups], [_about(g, wide=wide) for g in groups], _sources(groups, width)]
-    lengths = [max(map(len, column), default=0) for column in columns]
-    if width is not None:
-        lengths = _fitted(lengths, width - SIZE_WIDTH - start - 8)
+    room = None if width is None else width - SIZE_WIDTH - start - 8
+    columns = [[label(g) for g in groups], _abouts(groups, wide=wide), _sources(groups, width)]
+    lengths = _lengths(columns)
+    if room is not None and sum(lengths) > room:
+        columns[ABOUT] = _abouts(groups, wide=wide, short=True)
+        lengths = _fitted(_lengths(columns), room)
         columns = [shorten_distinct(c, n) if n else [""] * len(c) for c, n in zip(columns, lengths, strict=True)]
-        columns[ABOUT] = [_about(g, lengths[ABOUT], wide=wide) for g in groups]
+        others = _lengths([columns[NAME], columns[SOURCE]])  # cut at a slash, they may leave some of their room
+        columns[ABOUT] = _abouts(groups, max(lengths[ABOUT], room - sum(others)), wide=wide, short=True)
+        lengths = _lengths(columns)
     return [_group_line(start, cells, lengths) for start, *cells in zip(starts, *columns, strict=True)]
+
+
+def _lengths(columns: list[list[str]]) -> list[int]:
+    return [max(map(len, column), default=0) for column in columns]
 
 
 def _group_line(start: str, cells: list[str], lengths: list[int]) -> Text:
@@ -266,18 +274,26 @@ def _fitted(lengths: list[int], room: int) -> list[int]:
     return lengths
 
 
-def _about(group: Row, limit: int | None = None, *, wide: bool) -> str:
-    """Return shape, category and padding of a group; if they do not fit, the shape is shortened."""
-    shape = shape_text(group, wide=wide)
-    if group["n_shapes"] > 1:
-        shape = f"mostly {shape}" if 2 * group["size"] > group["bytes"] else f"{group['n_shapes']:,} shapes"
-    notes = SHORT_CATEGORIES.get(group["category"], "gradient" if group.get("kind") == "gradient" else "")
-    if group["n_shapes"] == 1 and padding_bytes(group) >= MIN_PADDING * group["size"]:
+def _abouts(groups: list[Row], limit: int | None = None, *, wide: bool, short: bool = False) -> list[str]:
+    return [_about(group, limit, wide=wide, short=short) for group in groups]
+
+
+def _about(group: Row, limit: int | None = None, *, wide: bool, short: bool = False) -> str:
+    """Return the shape of the largest buffer of a group, the number of other shapes, category and padding.
+
+    If they do not fit, the shape is cut.
+    """
+    shape, n_others = shape_text(group, wide=wide), group["n_shapes"] - 1
+    gradient = ("grad" if short else "gradient") if group.get("kind") == "gradient" else ""
+    notes = SHORT_CATEGORIES.get(group["category"], gradient)
+    if not n_others and padding_bytes(group) >= MIN_PADDING * group["size"]:
         notes = f"{100 * padding_bytes(group) / group['size']:.0f} % padding"
-    room = len(shape) if limit is None else limit - (len(notes) + 1 if notes else 0)
+    others = (f"+{n_others:,}" if shape else f"{n_others + 1:,} shapes") if n_others else ""
+    rest = " ".join(filter(None, [others, notes]))
+    room = len(shape) if limit is None else limit - (len(rest) + 1 if rest else 0)
     if len(shape) > room:
         shape = f"{shape[: room - 1]}…" if room > 4 else ""
-    return " ".join(filter(None, [shape, notes]))
+    return " ".join(filter(None, [shape, rest]))
 
 
 def _sources(groups: list[Row], width: int | None) -> list[str]:
