@@ -240,6 +240,34 @@ def test_groups_that_are_left_out(
     assert [plain(t) for t in screen._rest(rows, ["scope"], 10)] == lines
 
 
+def test_shapes_lose_their_layout_and_not_their_element_type() -> None:
+    shapes = ["f32[10,512,512,64]{2,3,1,0:T(8,128)}", "bf16[10,512,512,64]{2,3,1,0:T(8,128)(2,1)}", "f32[]{:T(128)}"]
+    rows: list[Any] = [{"shape": shape, "source": f"/home/you/model/train.py:{i}"} for i, shape in enumerate(shapes)]
+    assert screens._names(rows, ["shape"], 42) == screens._names(rows, ["shape"], None) == shapes
+    assert screens._names(rows, ["shape"], 41) == ["f32[10,512,512,64]", "bf16[10,512,512,64]", "f32[]"]
+    assert screens._names(rows, ["shape"], 12) == ["f32[10,512,…", "bf16[10,512…", "f32[]"]
+    both = screens._names(rows, ["source", "shape"], 36)
+    assert both == ["…/train.py:0  f32[10,512,512,64]", "…/train.py:1  bf16[10,512,512,64]", "…/train.py:2  f32[]"]
+    assert screens._names(rows, ["source"], 12) == [f"…/train.py:{i}" for i in range(3)]
+    assert [screens._folding(keys) for keys in (["scope"], ["shape"], ["shape", "source"])] == [
+        "with numbers folded to *", "by element type and number of dimensions", "with shapes and numbers folded",
+    ]  # fmt: skip
+
+
+def test_shapes_that_differ_only_in_their_layout_keep_it() -> None:
+    alike = ["f32[9,8]{1,0:T(8,128)}", "f32[9,8]{0,1:T(8,128)}", "pred[4]{0:T(128)}"]
+    rows: list[Any] = [{"shape": shape} for shape in alike]
+    assert screens._names(rows, ["shape"], 16) == ["f32[9,8]{1,0:T(…", "f32[9,8]{0,1:T(…", "pred[4]"]
+    ends: list[Any] = [{"shape": f"f32[9,8]{{1,0:T(8,128)S({i})}}"} for i in range(2)]
+    assert screens._names(ends, ["shape"], 16) == ["f32[9,8]…8)S(0)}", "f32[9,8]…8)S(1)}"]
+    middle: list[Any] = [{"shape": f"f32[9999,{i},9999]{{2,1,0}}"} for i in range(2)]
+    assert screens._names(middle, ["shape"], 12) == ["f32[9999,0,…", "f32[9999,1,…"]
+    both: list[Any] = [{"shape": f"f32[999,99,9999]{{{i}}}", "opcode": "fusion" * 3} for i in ("2,1,0", "2,0,1")]
+    names = screens._names(both, ["shape", "opcode"], 30)
+    assert len({*names}) == 2
+    assert all(name.startswith("f32") for name in names)
+
+
 # -- other commands ------------------------------------------------------------------------------
 
 

@@ -177,10 +177,18 @@ def test_nothing_is_folded_to_nothing() -> None:
     assert (folded.to_pylist(), n) == ([], 0)
 
 
-def test_numbers_of_shapes_and_instructions_are_folded() -> None:
-    rows = pa.table({"shape": [f"f32[{i},{i % 50}]{{1,0}}" for i in range(100)], "bytes": [100] * 100})
-    folded, n = compute.folded_rest(rows, ["shape"], 1)
-    assert folded.to_pylist() == [{"shape": "f32[*,*]{*,*}", "bytes": 9900, "n": 99}]
+def test_shapes_are_folded_to_element_types_and_numbers_of_dimensions() -> None:
+    shapes = [f"f32[{i},{i % 50}]{{1,0}}" for i in range(100)]
+    shapes += ["bf16[8,4,<=2]{2,1,0:T(8,128)(2,1)}", "bf16[4,4,4]", "s32[]{:T(128)S(6)}", "pred[7]", "token[]"]
+    shapes += ["(f32[2,2]{1,0}, u32[])", "(s8[])", "f8e4m3fn[]", "opaque", None]
+    folded, _ = compute.folded_rest(pa.table({"shape": shapes, "bytes": [100] * len(shapes)}), ["shape"], 1)
+    assert {row["shape"]: row["n"] for row in folded.to_pylist()} == {
+        "f32, 2 dimensions": 99, "bf16, 3 dimensions": 2, "s32, scalar": 1, "pred, 1 dimension": 1, "token, scalar": 1,
+        "tuple": 2, "f8e4m3fn, scalar": 1, "opaque": 1, None: 1,
+    }  # fmt: skip
+
+
+def test_numbers_of_instructions_are_folded() -> None:
     rows = pa.table({"instruction": [f"fusion.{i}" for i in range(100)] + [None], "bytes": [100] * 101})
     folded, n = compute.folded_rest(rows, ["instruction"], 0)
     assert folded.to_pylist()[:2] == [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from .. import kernels as pc
+from ..formatting import count
 from .columns import Ints, arrow_array, decoded, encoded, groups_of, ints, sums_of, take
 from .grouping import sums_by
 from .op_names import plain_names, shortened_paths
@@ -23,6 +25,8 @@ N_FOLDED = (8, 16, 24)
 """Maximum numbers of rows for what is not listed. The finest folding that needs at most the first is best."""
 PATHS = ("scope", "op_name", "name")
 """Keys whose values are paths from the outer scope to the inner."""
+
+_ARRAY = re.compile(r"(?P<type>[a-z]\w*)\[(?P<sizes>[^\]]*)\]")
 
 _ALIKE = ("source_file", "source_line", "category", "kind", "phase")
 """Columns of `live_set` in which like buffers agree, as far as it has them."""
@@ -126,7 +130,9 @@ def _folded(rows: pa.Table, keys: list[str], what: int, depth: int | None) -> pa
     names = {}
     for key in keys:
         codes, texts = encoded(pc.cast(rows[key], pa.string()))
-        names[key] = pc.cast(decoded(codes, _folded_names(texts, what, depth if key in PATHS else None)), pa.string())
+        kept = depth if key in PATHS else None
+        folded = _folded_shapes(texts) if key == "shape" else _folded_names(texts, what, kept)
+        names[key] = pc.cast(decoded(codes, folded), pa.string())
     table = sums_by(names, ints(rows, "bytes"), ints(rows, "n") if "n" in rows.column_names else None)
     return pc.sort_by(table, [("bytes", "descending"), *((key, "ascending") for key in keys)])
 
@@ -136,3 +142,17 @@ def _folded_names(texts: pa.Array, what: int, depth: int | None) -> pa.Array:
     if what >= NUMBERS:
         texts = pc.replace_substring_regex(texts, r"(^|[^0-9A-Za-z])\d+", r"\1*")
     return pc.replace_substring_regex(texts, r"\d+", "*") if what >= DIGITS else texts
+
+
+def _folded_shapes(texts: pa.Array) -> pa.Array:
+    """Return the element type and the number of dimensions of each shape: ``bf16, 4 dimensions``."""
+    return pa.array([_folded_shape(text) for text in texts.to_pylist()], pa.string())
+
+
+def _folded_shape(text: str | None) -> str | None:
+    if text is None:
+        return None
+    if (match := _ARRAY.match(text)) is None:
+        return "tuple" if text.startswith("(") else text
+    n = match["sizes"].count(",") + 1 if match["sizes"] else 0
+    return f"{match['type']}, {count(n, 'dimension')}" if n else f"{match['type']}, scalar"

@@ -12,7 +12,7 @@ from ... import kernels as pc
 from ...compute import FoldedScope, fold_scopes, folded_rest, main_first, n_until_small, named, scope_tree
 from ...compute.wording import describe_problems
 from ...dump import Dump
-from ...formatting import count, exact_size, number, one_line, shorten_distinct, size, wrap
+from ...formatting import GAP, count, exact_size, number, one_line, plain_shape, shorten, shorten_distinct, size, wrap
 from .buffers import buffer_lines, category_name, more_line
 from .chart import bar
 from .header import header
@@ -23,6 +23,8 @@ Row = dict[str, Any]
 N_ROWS = 20
 """Number of rows per memory space without --limit."""
 BAR_WIDTH = 16
+MIN_OTHER = 12
+"""Width of another key for which a shape is cut, at most to half of the room."""
 NO_SOURCE = "No source lines: the dump lacks the HLO text (*after_optimizations.txt), which names them."
 
 
@@ -109,11 +111,10 @@ class Screen:
         starts = [(amount(r["bytes"], total), bar(r["bytes"], total, BAR_WIDTH).ljust(BAR_WIDTH)) for r in rows]
         numbers = [f"{r['n']:,}×" for r in rows]
         digits = max(map(len, numbers), default=0)
-        names = ["  ".join(_group_name(key, row[key]) for key in keys) for row in rows]
         room = self.width and self.width - max((len(a) + len(b) for a, b in starts), default=0) - digits - 4
         return [
             Text.assemble(start, (drawn, "cyan"), (f"  {n.rjust(digits)}  ", "dim"), name)
-            for (start, drawn), n, name in zip(starts, numbers, shorten_distinct(names, room), strict=True)
+            for (start, drawn), n, name in zip(starts, numbers, _names(rows, keys, room), strict=True)
         ]
 
     # -- what is not listed
@@ -128,7 +129,7 @@ class Screen:
         if n_until_small(rows, total) <= self.limit:
             return [more_line(left, more)]
         folded, n_shown = folded_rest(rows, keys, self.limit)
-        title = Text(f"  {size(left)} in {count(n, 'more', 'more')}, with numbers folded to *:", "dim")
+        title = Text(f"  {size(left)} in {count(n, 'more', 'more')}, {_folding(keys)}:", "dim")
         lines = [title, *self._list(folded.slice(0, n_shown).to_pylist(), keys, total)]
         if (hidden := folded.num_rows - n_shown) > 0:
             lines.append(more_line(pc.sum(folded["bytes"].slice(n_shown)).as_py(), f"in {hidden:,} other groups"))
@@ -145,6 +146,49 @@ def _sorted(spaces: list[Row]) -> list[Row]:
     """Return the memory spaces with bytes in use, main memory first, then by size."""
     used = [s for s in spaces if s["bytes"]]
     return sorted(used, key=lambda s: (main_first(s["memory_space"]), -s["bytes"]))
+
+
+def _folding(keys: list[str]) -> str:
+    """Say how `folded_rest` shortens the names of these keys."""
+    if "shape" not in keys:
+        return "with numbers folded to *"
+    return "by element type and number of dimensions" if len(keys) == 1 else "with shapes and numbers folded"
+
+
+def _names(rows: list[Row], keys: list[str], room: int | None) -> list[str]:
+    """Return the name of each group. Shapes that do not fit lose their layout first, and their element type never."""
+    columns = [[_group_name(key, row[key]) for row in rows] for key in keys]
+    names = [GAP.join(cells) for cells in zip(*columns, strict=True)]
+    if room is None or "shape" not in keys or max(map(len, names), default=0) <= room:
+        return shorten_distinct(names, room)
+    n_others = len(keys) - 1
+    limit = room if not n_others else max(room // 2, room - n_others * (MIN_OTHER + len(GAP)))
+    shapes = _shapes(columns[keys.index("shape")], limit)
+    left = room - max(map(len, shapes)) - n_others * len(GAP)
+    for i, key in enumerate(keys):
+        columns[i] = shapes if key == "shape" else shorten_distinct(columns[i], left // n_others)
+    return [GAP.join(cells) for cells in zip(*columns, strict=True)]
+
+
+def _shapes(shapes: list[str], limit: int) -> list[str]:
+    """Return shapes without layouts, except for those that differ in nothing else; cut them where they do not fit."""
+    plain = [plain_shape(shape) for shape in shapes]
+    layouts: dict[str, set[str]] = {}
+    for text, shape in zip(plain, shapes, strict=True):
+        layouts.setdefault(text, set()).add(shape)
+    texts = [text if len(layouts[text]) == 1 else shape for text, shape in zip(plain, shapes, strict=True)]
+    for cut in (_without_end, shorten):
+        shortened = [cut(text, limit) for text in texts]
+        if len(set(shortened)) == len(set(texts)):
+            return shortened
+    types = [text.partition("[")[0] if text[:1] != "(" else "" for text in texts]
+    sizes = [text.removeprefix(start) for start, text in zip(types, texts, strict=True)]
+    sizes = shorten_distinct(sizes, limit - max(map(len, types)))
+    return [start + text for start, text in zip(types, sizes, strict=True)]
+
+
+def _without_end(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _group_name(key: str, name: str | None) -> str:
