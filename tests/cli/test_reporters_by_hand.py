@@ -600,6 +600,16 @@ def test_when_a_buffer_is_live(about: Row, text: str) -> None:
     assert buffer._live(b, 9) == text
 
 
+def test_callers_of_a_buffer() -> None:
+    calls: list[Row] = [{"file": f"/m/{c}.py", "line": i, "function": f"f {c}"} for i, c in enumerate("abcde")]
+    shown = [f"{c}.py:{i} (f {c})" for i, c in enumerate("abcd")]
+    assert [buffer._callers(calls[:n]).replace("\xa0", " ") for n in (0, 1, 2, 4, 5)] == [
+        "", "", " < ".join(shown[:2]), " < ".join(shown), " < ".join([*shown, "…"]),
+    ]  # fmt: skip
+    assert buffer._call({"file": "a.py", "line": None, "function": None}) == "a.py"
+    assert buffer._call({"file": "/a.py", "line": 3, "function": "f.<locals>.g"}) == "a.py:3 (g)"
+
+
 def test_the_last_users_of_a_buffer() -> None:
     users = [{"step": 1}, {"step": None}, {"step": 3}, {"step": 7}]
     assert buffer._latest(users, 2) == [{"step": 7}, {"step": 3}]

@@ -240,6 +240,22 @@ def test_groups_that_are_left_out(
     assert [plain(t) for t in screen._rest(rows, ["scope"], 10)] == lines
 
 
+def test_lines_whose_callers_are_mentioned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those with more than a tenth of the main memory."""
+    sizes = {"/m/a.py:1": 50, "/m/b.py:2": 30, "/m/c.py:3": 10, None: 10}
+    rows = pa.table({"memory_space": ["hbm"] * 4, "source": [*sizes], "bytes": [*sizes.values()]})
+    rows = pa.concat_tables([rows, pa.table({"memory_space": ["vmem"], "source": ["/m/d.py:4"], "bytes": [90]})])
+    spaces: list[Any] = [{"memory_space": name, "bytes": 100} for name in ("vmem", "hbm")]
+    monkeypatch.setattr(screens, "shared_lines", lambda _: {"/m/a.py:1", "/m/c.py:3", "/m/d.py:4"})
+    screen = a_screen()
+    screen.dump.frames = None  # type: ignore[misc]
+    start, end = "Called from several lines: ", ". `xlamem buffer PATH NAME` shows the callers of a buffer."
+    assert screen._about_callers(spaces, rows) == f"{start}a.py:1{end}"
+    monkeypatch.setattr(screens, "shared_lines", lambda _: {"/m/a.py:1", "/m/b.py:2"})
+    assert screen._about_callers(spaces, rows) == f"{start}a.py:1, b.py:2{end}"
+    assert screen._about_callers(spaces, rows.slice(2)) == screen._about_callers([], rows) == ""
+
+
 def test_shapes_lose_their_layout_and_not_their_element_type() -> None:
     shapes = ["f32[10,512,512,64]{2,3,1,0:T(8,128)}", "bf16[10,512,512,64]{2,3,1,0:T(8,128)(2,1)}", "f32[]{:T(128)}"]
     rows: list[Any] = [{"shape": shape, "source": f"/home/you/model/train.py:{i}"} for i, shape in enumerate(shapes)]

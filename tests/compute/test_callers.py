@@ -12,7 +12,9 @@ import pytest
 from attacks import record, value
 
 import xlamem
-from xlamem.compute.callers import Functions, callers_outside, lines_of_model
+from xlamem.compute.callers import Functions, callers_outside, calls_outside, lines_of_model, shared_lines
+
+MODEL, LIBRARY = "/m/a.py", "/v/site-packages/b.py"
 
 
 def test_lines_of_libraries_are_those_of_their_callers() -> None:
@@ -30,6 +32,41 @@ def test_lines_of_libraries_are_those_of_their_callers() -> None:
     assert lines_of_model(lines, np.full(9, 2), frames.slice(0, 0)) is lines
 
 
+def stack_frames(rows: list[tuple[int, int | None, str | None, int]]) -> pa.Table:
+    """Return frames of these ids, parents, files and lines."""
+    ids, parents, files, lines = zip(*rows, strict=True)
+    functions = [file and f"f{line}" for file, line in zip(files, lines, strict=True)]
+    table = {"id": ids, "parent": pa.array(parents, pa.int64()), "file": pa.array(files, pa.string()), "line": lines}
+    return pa.table({**table, "function": pa.array(functions, pa.string())})
+
+
+def test_calls_that_lead_to_a_line() -> None:
+    """The innermost first, without libraries, and each once in a row."""
+    frames = stack_frames([
+        (1, None, MODEL, 9), (2, 1, LIBRARY, 1), (3, 2, LIBRARY, 2), (4, 3, MODEL, 5), (5, 4, MODEL, 5),
+        (6, 5, "/m/b.py", 7), (7, 6, LIBRARY, 3), (8, None, LIBRARY, 4), (9, None, None, 4),
+    ])  # fmt: skip
+    known = {9: (MODEL, 9, "f9"), 5: (MODEL, 5, "f5"), 7: ("/m/b.py", 7, "f7")}
+    for frame, lines in ((1, [9]), (3, [9]), (5, [5, 9]), (6, [7, 5, 9]), (7, [7, 5, 9]), (8, []), (9, []), (99, [])):
+        calls = [(c["file"], c["line"], c["function"]) for c in calls_outside(frames, frame)]
+        assert calls == [known[line] for line in lines], frame
+    assert calls_outside(frames.slice(0, 0), 1) == calls_outside(frames, -1) == []
+    cycle = stack_frames([(1, 2, MODEL, 1), (2, 1, MODEL, 2)])
+    assert calls_outside(cycle, 1)[:3] == [calls_outside(cycle, i)[0] for i in (1, 2, 1)]
+
+
+def test_lines_that_several_lines_call() -> None:
+    """A line that itself or only one line calls is not; callers in libraries count as those outside."""
+    frames = stack_frames([
+        (1, None, MODEL, 1), (2, None, MODEL, 2), (3, 1, MODEL, 10), (4, 2, LIBRARY, 7), (5, 4, MODEL, 10),
+        (6, 3, MODEL, 20), (7, 5, MODEL, 20), (8, 3, LIBRARY, 8), (9, 3, MODEL, 10), (10, None, LIBRARY, 9),
+        (11, 10, MODEL, 20), (12, 2, None, 20), (13, 1, None, 20),
+        (14, 1, LIBRARY, 30), (15, 2, LIBRARY, 30),
+    ])  # fmt: skip
+    assert shared_lines(frames) == {f"{MODEL}:10"}
+    assert shared_lines(frames.slice(0, 0)) == set()
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 100])
 def test_callers_of_a_long_chain(n: int) -> None:
     files = ["/m/a.py", *["/v/site-packages/b.py"] * n]
@@ -37,7 +74,6 @@ def test_callers_of_a_long_chain(n: int) -> None:
     assert callers_outside(frames).tolist() == [0] * (n + 1)
 
 
-MODEL, LIBRARY = "/m/a.py", "/v/site-packages/b.py"
 
 
 def functions(parents: list[int | None], names: list[str | None], frames: list[int], library: int = 0) -> Functions:

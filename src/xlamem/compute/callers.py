@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,38 @@ def callers_outside(frames: pa.Table) -> Ints:
     for _ in range(frames.num_rows.bit_length()):  # each round doubles the reach; a damaged table may have a cycle
         row = row[row]
     return np.where(is_outside[row], row, -1)
+
+
+def calls_outside(frames: pa.Table, frame: int) -> list[dict[str, Any]]:
+    """Return file, line and function of the frame with an id and of its callers, the innermost first.
+
+    Those of libraries are left out. A line that calls several lines of a library is one call.
+    """
+    found: list[dict[str, Any]] = []
+    outside, ids, parents = callers_outside(frames), ints(frames, "id"), ints(frames, "parent")
+    row = int(row_of(ids, np.array([frame]))[0])
+    for _ in range(MAX_STACK):  # a damaged table may have a cycle
+        row = int(outside[row]) if row >= 0 else -1
+        if row < 0:
+            break
+        call = {name: frames[name][row].as_py() for name in ("file", "line", "function")}
+        if call not in found[-1:]:
+            found.append(call)
+        row = int(row_of(ids, parents[[row]])[0])
+    return found
+
+
+def shared_lines(frames: pa.Table) -> set[str]:
+    """Return file:line of the frames outside of libraries that several lines of the model call."""
+    outside, line = callers_outside(frames), ints(frames, "line")
+    caller = take(outside, row_of(ints(frames, "id"), ints(frames, "parent")))
+    places = np.stack([encoded(frames["file"])[0], line], axis=1)
+    place = np.unique(places, axis=0, return_inverse=True)[1].reshape(-1)
+    called = np.flatnonzero((caller >= 0) & (outside == np.arange(len(outside))))
+    called = called[place[called] != place[caller[called]]]
+    called = called[np.unique(np.stack([place[called], place[caller[called]]]), axis=1, return_index=True)[1]]
+    _, first, n = np.unique(place[called], return_index=True, return_counts=True)
+    return {f"{frames['file'][row].as_py()}:{line[row]}" for row in called[first[n > 1]].tolist()}
 
 
 def is_installed(files: pa.Array) -> Mask:

@@ -157,6 +157,14 @@ class Position(TypedDict):
     shape_index: str | None
 
 
+class Call(TypedDict):
+    """A line of the model."""
+
+    file: str
+    line: int | None
+    function: str | None
+
+
 class Buffer(Program):
     """Everything about one buffer."""
 
@@ -166,6 +174,11 @@ class Buffer(Program):
     peak_step: Annotated[int | None, "first step of the peak of its memory space"]
     definer: Annotated[
         Annotated[Row, schema.TABLES["instructions"]] | None, "the defining instruction; null if it is not printed"
+    ]
+    callers: Annotated[
+        list[Call],
+        "the source line and the calls that lead to it, the innermost first, without those of installed libraries; "
+        "empty if the dump has no stack frame for it",
     ]
     users: Annotated[list[User], "in the order of steps"]
     n_users: Annotated[int, "number of users, whatever --limit"]

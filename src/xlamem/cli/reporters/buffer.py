@@ -10,7 +10,7 @@ from rich.text import Text
 from ...compute import Buffer
 from ...compute.wording import describe_problems
 from ...dump import Dump
-from ...formatting import count, exact_size, number, one_line, shorten_path, wrap
+from ...formatting import NO_BREAK, count, exact_size, file_line, number, one_line, shorten_path, wrap
 from .buffers import category_name, origin_text, padding_bytes, shape_text, source_line, value_name
 from .header import header
 from .verdict import INDENT, field
@@ -19,6 +19,12 @@ Row = dict[str, Any]
 
 N_ROWS = 6
 """Number of users, positions and mates without --limit."""
+
+
+N_CALLS = 4
+"""Maximum number of calls that are shown."""
+BY = f"<{NO_BREAK}"
+"""Before a caller, on the same line."""
 
 
 def screen(dump: Dump, buffer: Buffer, width: int | None, limit: int | None) -> list[Text]:
@@ -49,6 +55,7 @@ def _about(buffer: Buffer, steps: int | None) -> Iterable[tuple[str, str]]:
     )
     yield "name", one_line(value["op_name"] or "none")
     yield "", source_line(value)
+    yield "callers", _callers(buffer.callers)
     yield "origin", origin_text(value)
     yield "layer", value["layer"].replace("*", str(value["layer_index"]), 1) if value["layer"] else ""
     yield "kind", ", ".join(filter(None, [value["phase"], value["kind"], _iterations(value)]))
@@ -58,6 +65,19 @@ def _about(buffer: Buffer, steps: int | None) -> Iterable[tuple[str, str]]:
     if buffer.saving is not None:
         change = f"is at most {exact_size(buffer.saving)} lower" if buffer.saving else "does not change"
         yield "saving", f"without it, the peak of {value['memory_space']} {change}"
+
+
+def _callers(calls: list[Row]) -> str:
+    """Return the innermost calls in one line of text; empty if the line has no known callers."""
+    if len(calls) < 2:
+        return ""
+    texts = [_call(call).replace(" ", NO_BREAK) for call in calls[:N_CALLS]]
+    return f" {BY}".join([*texts, *(["…"] if len(calls) > N_CALLS else [])])
+
+
+def _call(call: Row) -> str:
+    function = (call["function"] or "").rpartition("<locals>.")[2]
+    return one_line(file_line(call["file"], call["line"], folder=False) + (f" ({function})" if function else ""))
 
 
 def _iterations(value: Row) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import reduce
 from typing import Any
 
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from ... import kernels as pc
 from ...compute import FoldedScope, fold_scopes, folded_rest, main_first, n_until_small, named, scope_tree
+from ...compute.callers import shared_lines
 from ...compute.wording import describe_problems
 from ...dump import Dump
 from ...formatting import GAP, count, exact_size, number, one_line, plain_shape, shorten, shorten_distinct, size, wrap
@@ -26,6 +28,9 @@ BAR_WIDTH = 16
 MIN_OTHER = 12
 """Width of another key for which a shape is cut, at most to half of the room."""
 NO_SOURCE = "No source lines: the dump lacks the HLO text (*after_optimizations.txt), which names them."
+SHARED = "Called from several lines: {}. `xlamem buffer PATH NAME` shows the callers of a buffer."
+MIN_SHARED = 0.1
+"""Minimum share of the main memory of a source line whose callers are mentioned."""
 
 
 class Screen:
@@ -91,13 +96,22 @@ class Screen:
             else:
                 lines += self._list(members.slice(0, self.limit).to_pylist(), keys, space["bytes"])
                 lines += self._rest(members, keys, space["bytes"])
-        if "source" in keys and rows.num_rows and self._lacks_source(rows):
-            lines += [Text(), *(Text(line, "dim") for line in wrap(NO_SOURCE, 0, self.width))]
+        if "source" in keys and rows.num_rows:
+            note = NO_SOURCE if self._lacks_source(rows) else self._about_callers(spaces, rows)
+            lines += [Text(), *(Text(line, "dim") for line in wrap(note, 0, self.width))] if note else []
         return lines
 
     def _lacks_source(self, rows: pa.Table) -> bool:
         """Return whether no row has a source line because there is no HLO text."""
         return rows["source"].null_count == rows.num_rows and "hlo" not in self.dump.files["role"].to_pylist()
+
+    def _about_callers(self, spaces: list[Row], rows: pa.Table) -> str:
+        """Name the lines with much of a memory space that several lines of the model call."""
+        much = {space["memory_space"]: MIN_SHARED * space["bytes"] for space in _sorted(spaces)[:1]}
+        large = [r["source"] for r in rows.to_pylist() if r["bytes"] > much.get(r["memory_space"], r["bytes"])]
+        shared = shared_lines(self.dump.frames) if any(large) else set()
+        names = ", ".join(dict.fromkeys(one_line(re.split(r"[/\\]", name)[-1]) for name in large if name in shared))
+        return SHARED.format(names) if names else ""
 
     def _tree(self, rows: pa.Table) -> list[FoldedScope]:
         """Return the tree of scopes, with layers and other numbers folded if it does not fit otherwise."""
