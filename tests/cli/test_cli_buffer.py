@@ -79,8 +79,18 @@ def test_a_name_that_does_not_exist(run: Any) -> None:
     assert "; `xlamem top --by buffer` lists those in use" in r.err
 
 
-def test_a_name_that_the_screens_show(run: Any) -> None:
-    suggested = "copy-start{0}", "convolution_tanh_fusion", "copy-start.1{0}"
-    assert run(TPU, "dot_general").err.endswith(f"; did you mean {', '.join(suggested)}?\n")
-    for name in suggested:
+def test_a_label_of_the_screens(run: Any) -> None:
+    """The error names the largest buffers that are called so."""
+    names = "copy-start{0}", "convolution_tanh_fusion", "copy-start.1{0}"
+    listed = ", ".join(f"{name} (1.00 MiB)" for name in names)
+    for label in ("dot_general", "copy of dot_general", "read by dot_general", "…_general"):
+        message = run(TPU, label).err
+        assert f"; it is a label of 8 buffers: {listed}, …; `xlamem top --by buffer` lists those in use" in message
+    for name in names:
         assert "jit(m_host_offload)/dot_general" in run(TPU, name).out
+
+
+def test_a_label_with_folded_numbers(run: Any) -> None:
+    assert "is a label of " in run(LAYERS, "layer_*/mlp/dot_general").err
+    for text in ("", "…", "read by ", "*", "("):
+        assert "is a label of " not in run(LAYERS, text).err

@@ -13,7 +13,7 @@ from .. import kernels as pc
 from .. import schema
 from ..dump import DumpLike
 from ..errors import UsageError
-from ..formatting import closest
+from ..formatting import closest, size
 from .buffer_names import buffer_names, source_columns, stack_frames
 from .callers import calls_outside
 from .charges import Charges, live_set_columns
@@ -31,6 +31,9 @@ MAX_COMPARED = 20_000
 N_SUGGESTED = 3
 """Number of buffers that a message about another name suggests."""
 
+LISTED = "`xlamem top --by buffer` lists those in use"
+_RELATION = re.compile(r"^(?:read by|[a-z-]+ of) ")
+"""How a buffer is related to its name, in front of it."""
 _NAME = re.compile(r"(?P<instruction>.+?)(?P<index>\{[\d,]*\})?\Z")
 
 
@@ -138,28 +141,40 @@ def _of_position(p: Program, instruction: str, index: str | None) -> Ints:
 
 
 def _suggestion(p: Program, names: pa.Array, text: str) -> str:
-    """Return a question with instructions, for a message: those of buffers that screens call so, those whose names
-    contain the text, or else the most similar one. If there is none, say where buffers are listed."""
+    """Say how other buffers are called, for a message: those that screens call so, those whose names contain the text,
+    or else the most similar one. If there is none, say where buffers are listed."""
     texts = pc.cast(names, pa.string())
-    similar = _named_after(p, text) if text else []
+    n, labeled = _labeled(p, text) if text else (0, [])
+    if n > 1:
+        more = ", …" if n > len(labeled) else ""
+        return f"it is a label of {n:,} buffers: {', '.join(labeled)}{more}; {LISTED}"
+    similar = [name.partition(" (")[0] for name in labeled]
     if text and not similar:
         similar = pc.filter(texts, pc.match_substring(texts, text, ignore_case=True)).slice(0, N_SUGGESTED).to_pylist()
     if text and not similar and len(texts) <= MAX_COMPARED and (match := closest(text, texts.to_pylist())):
         similar = [match]
-    return f"did you mean {', '.join(similar)}?" if similar else "`xlamem top --by buffer` lists those in use"
+    return f"did you mean {', '.join(similar)}?" if similar else LISTED
 
 
-def _named_after(p: Program, text: str) -> list[str]:
-    """Return buffers whose op_name, without JAX's wrappers, is a text or ends with it after a slash: those that are
-    live at the peak of their memory space first, then by size."""
+def _labeled(p: Program, label: str) -> tuple[int, list[str]]:
+    """Return the number of buffers that screens call so, and names and sizes of some.
+
+    Their op_name, without JAX's wrappers, is the label or ends with it after a slash. Those that are live at the peak
+    of their memory space are first, then the largest.
+    """
+    name = _RELATION.sub("", label)
+    pattern = re.escape(name.removeprefix("…")).replace(r"\*", r"\d+")
+    if not pattern:
+        return 0, []
     codes, op_names = encoded(source_columns(p, np.arange(len(p.size)))["op_name"])
-    called = matching(plain_names(pc.cast(op_names, pa.string())), rf"(?:^|/){re.escape(text)}$")
+    start = "" if name.startswith("…") else "(?:^|/)"
+    called = matching(plain_names(pc.cast(op_names, pa.string())), f"{start}{pattern}$")
     rows = np.flatnonzero(flags_of(called, codes))
-    start, end = (column[rows] for column in p.ranges)
+    start_step, end_step = (column[rows] for column in p.ranges)
     peak = -1 if p.steps is None else selected_steps(p)[p.space[rows]]
-    first = rows[np.lexsort((-p.size[rows], (peak < start) | (end < peak)))][:N_SUGGESTED]
+    first = rows[np.lexsort((-p.size[rows], (peak < start_step) | (end_step < peak)))][:N_SUGGESTED]
     values = pc.take(p.tables["values"], arrow_array(first)).to_pylist()
-    return [f"{value['instruction']}{value['shape_index'] or ''}" for value in values]
+    return len(rows), [f"{v['instruction']}{v['shape_index'] or ''} ({size(v['size'])})" for v in values]
 
 
 def _rows(p: Program, values: Ints) -> list[Row]:
