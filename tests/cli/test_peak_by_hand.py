@@ -77,6 +77,20 @@ def test_peaks_that_xla_prints(printed: int | None, at: int | None, text: str) -
     assert peak._printed_peak(an_overview(printed_peak_bytes=5, printed_peak_time=1)) == ""
 
 
+def test_the_note_on_stacked_buffers_has_one_of_the_program() -> None:
+    """The largest with a slice for each iteration, in the first memory space that has one."""
+    spaces = [a_space("hbm", 9), a_space("vmem", 5), a_space("host", 5)]
+    overview = an_overview(spaces)
+    shapes = {"hbm": ["f32[9]"], "vmem": ["f32[8]", "bf16[24,8,512]{2,1,0}", "f32[7,2]"], "host": ["f32[6,2]"]}
+    n = {"hbm": [None], "vmem": [None, 24, 7], "host": [6]}
+    for name in shapes:
+        overview.members[name, 0] = pa.table({"shape": shapes[name], "iterations": pa.array(n[name], pa.int64())})
+    (note,) = peak._notes(overview, None, spaces, all_spaces=False)
+    assert note.text.startswith("bf16[24 × 8,512] has one slice for each of 24 iterations of a loop, ")
+    assert peak._notes(overview, None, spaces[2:], all_spaces=False)[0].text.startswith("f32[6 × 2] ")
+    assert peak._stacked(overview, spaces[:1]) is peak._stacked(an_overview(), spaces) is None
+
+
 def test_other_memory_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of at least a thousandth of the largest peak have a line; the two largest have buffers."""
     monkeypatch.setattr(peak, "_other_space", lambda o, s, layout: peak.Text(f"# {s['memory_space']}"))
@@ -145,6 +159,9 @@ def test_advice_of_a_program() -> None:
             {"kind": "remat", "argument": None, "scope": "a/b", "function": None, "lower": 1, "upper": 2}]  # fmt: skip
     called = [{**rows[1], "argument": "w", "function": "f"}]
     assert plain(peak._advice(called, SimpleNamespace(available=0), None)[0]) == "advice remat f: 1 B to 2 B less"
+    plain_row = {"kind": "batch", "function": None, "scope": None}
+    batch = [{**plain_row, "argument": name} for name in ("batch", None)]
+    assert [peak._place(row) for row in batch] == ["batch of `batch`", "batch"]
     fits: Any = SimpleNamespace(available=2048, capacity=2049, device="v5e")
     lines = [plain(t) for t in peak._advice(rows, fits, None)]
     command = "xlamem advise PATH --budget 2.00KiB"
@@ -216,9 +233,9 @@ def test_memory_that_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [plain(n.text) for n in notes] == ["nothing is ever in use in a, b, with 7 B reserved"]
     notes = peak._notes(an_overview([used, free]), None, [used], all_spaces=True)
     assert [plain(n.text) for n in notes] == ["nothing is ever in use in b"]
-    overview.members["hbm", 0] = pa.table({"iterations": [None, 4]})
+    overview.members["hbm", 0] = pa.table({"iterations": [None, 4], "shape": ["f32[4]", "f32[4,2]"]})
     notes = peak._notes(overview, None, [used, empty, free], all_spaces=True)
-    assert [n.text.split()[0] for n in notes] == ["for", peak.STACKED.split()[0]]
+    assert [n.text.split(" has ")[0] for n in notes[1:]] == ["f32[4 × 2]"]
     overview.members["hbm", 0] = pa.table({"iterations": pa.array([None, None], pa.int64())})
     assert len(peak._notes(overview, None, [used, empty, free], all_spaces=True)) == 1
 

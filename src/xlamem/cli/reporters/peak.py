@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from rich.text import Text
 
+from ... import kernels as pc
 from ...compute import Fits, Overview, fold_scopes, folded_scopes, like_buffers, scope_tree
 from ...compute.bill_wording import bill_line
 from ...compute.devices import parse_bytes
@@ -15,7 +16,7 @@ from ...compute.overview import space_name
 from ...compute.wording import NO_ALLOCATIONS
 from ...formatting import align, number, one_line, shorten, size, wrap
 from ..inputs import Program
-from .buffers import SIZE_WIDTH, buffer_lines, group_lines
+from .buffers import SIZE_WIDTH, buffer_lines, group_lines, shape_text
 from .chart import sparkline, usage_chart
 from .header import header
 from .notes import Note, note_lines
@@ -38,7 +39,8 @@ CHART_ROWS = 3
 """Height of the chart of the first memory space."""
 SPARKLINE_WIDTH = 20
 STACKED = (
-    "f32[24 × 8,512] has one slice for each of 24 iterations of a loop, which writes or reads a slice in each of them"
+    "{} has one slice for each of {} iterations of a loop, which writes or reads a slice in each of them; so have "
+    "other shapes with ×"
 )
 MIN_SHARE = 0.001
 """Minimum share of the largest peak for a space to have a line, and of its peak for a buffer to be listed."""
@@ -87,13 +89,18 @@ def _advice(rows: Sequence[Row], fits: Fits | None, width: int | None) -> list[T
     if not rows or fits is None:
         return []
     bounds = [f"{size(row['lower'])} to {size(row['upper'])} less" for row in rows]
-    places = [f"{row['kind']} {row['function'] or row['argument'] or row['scope'] or ''}".strip() for row in rows]
-    texts = [one_line(f"{place}: {bound}") for place, bound in zip(places, bounds, strict=True)]
+    texts = [one_line(f"{_place(row)}: {bound}") for row, bound in zip(rows, bounds, strict=True)]
     texts = [shorten(text, width and width - INDENT) for text in texts]
     lead, command = "how, and what else helps:", f"xlamem advise PATH{_budget(fits)}"
     together = f"{lead} {command}"
     more = [together] if width is None or INDENT + len(together) <= width else [lead, command]
     return [field("" if i else "advice", text) for i, text in enumerate([*texts, *((line, "dim") for line in more)])]
+
+
+def _place(row: Row) -> str:
+    """Return the kind of an intervention and where it is."""
+    where = row["function"] or row["argument"] or row["scope"] or ""
+    return f"batch of `{where}`" if row["kind"] == "batch" and where else f"{row['kind']} {where}".strip()
 
 
 def _budget(fits: Fits) -> str:
@@ -243,14 +250,25 @@ def _notes(overview: Overview, fits: Fits | None, used: list[Row], *, all_spaces
     notes = verdict_notes(fits, overview.module["platform"])
     if all_spaces and (printed := _printed_peak(overview)):
         notes.append(Note("XLA prints another peak", printed))
-    if any(members["iterations"].null_count < members.num_rows for members in overview.members.values()):
-        notes.append(Note("stacked buffers", STACKED))
+    if stacked := _stacked(overview, used):
+        text = STACKED.format(shape_text(stacked, wide=False), number(stacked["iterations"]))
+        notes.append(Note("stacked buffers", text))
     unused = [s for s in overview.spaces if s not in used]
     if names := ", ".join(space_name(s) for s in unused):
         reserved = sum(s["reserved"] for s in unused)
         text = f"nothing is ever in use in {names}" + (f", with {size(reserved)} reserved" if reserved else "")
         notes.append(Note(f"{names} unused", text))
     return notes
+
+
+def _stacked(overview: Overview, spaces: Sequence[Row]) -> Row | None:
+    """Return the largest buffer at the peak of the first of these memory spaces that has one with slices of a loop."""
+    for space in spaces:
+        if (members := overview.members.get((space["memory_space"], space["page"]))) is not None:
+            rows: list[Row] = pc.filter(members, pc.is_valid(members["iterations"])).slice(0, 1).to_pylist()
+            if rows:
+                return rows[0]
+    return None
 
 
 def _printed_peak(overview: Overview) -> str:
