@@ -732,6 +732,7 @@ COMPUTED_TABLES = (
         (
             _int("parameter", "number of the parameter"),
             _name("parameter_index", "index into the shape of the parameter"),
+            _name("op_name", "op_name of the parameter: with JAX, the name of the argument", null=True),
             *_SPACE,
             _int("allocation", "its allocation"),
             _name("shape", "shape", null=True),

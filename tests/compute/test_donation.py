@@ -94,6 +94,7 @@ def test_outputs_are_named() -> None:
     names = ("candidate_output", "candidate_instruction", "candidate_shape_index", "free_in_schedule", "last_use")
     assert [rows[0][n] for n in names] == ["{1}", "fusion", "{1}", True, 4]
     assert [(r["saving_lower"], r["saving_upper"]) for r in rows] == [(0, 524288), (None, None)]
+    assert [r["op_name"] for r in rows] == ["x", "w"]
 
 
 def test_many_parameters() -> None:

@@ -12,7 +12,19 @@ import pyarrow as pa
 from .. import kernels as pc
 from ..dump import DumpLike
 from ..parse.arrays import row_of
-from .columns import Ints, Mask, arrow_array, computed_table, decoded, encoded, ints, nullable, runs, take
+from .columns import (
+    Ints,
+    Mask,
+    arrow_array,
+    computed_table,
+    decoded,
+    encoded,
+    ints,
+    nullable,
+    runs,
+    take,
+    texts_of,
+)
 from .layout import DONATED, LIVE_OUT, MAX_TOTAL_BYTES, PARAMETER
 from .program import Program, distinct_rows, program
 from .uses import use_steps
@@ -56,6 +68,8 @@ def donation(dump: DumpLike) -> pa.Table:
     output_of_parameter = row_of(p.owner[outputs.value].astype(np.int64), np.where(taken, parameters.allocation, -1))
     size = p.allocation_size[parameters.allocation]
     columns = {"parameter": parameters.number, "parameter_index": parameters.index}
+    row = take(p.instruction_row, parameters.value)
+    columns["op_name"] = texts_of(p.texts("instructions", "op_name"), row)
     columns.update(p.space_columns(p.space_of_allocation[parameters.allocation]))
     columns["allocation"], columns["size"] = p.allocation_ids[parameters.allocation], size
     columns["shape"] = p.value_text("shape", parameters.value)
