@@ -567,6 +567,9 @@ def test_the_shape_of_the_largest_buffer_of_a_group_is_kept() -> None:
         ["9 B", "…/read by dot_general", "bf16[10,512,512,64]", "m.py:3"],
     ]
     assert cells(66)[0][2] == "f32[10,512… +6 grad"
+    assert [buffers._about(row, n, wide=False, short=True) for n in (17, 16, 12, 11, 9, 4)] == [
+        "f32[10,5… +6 grad", "f32[10,512,5… +6", "f32[10,5… +6", "f32[10,512…", "f32[10,5…", "",
+    ]  # fmt: skip
 
 
 def test_padding_is_never_negative() -> None:

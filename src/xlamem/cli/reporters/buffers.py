@@ -231,6 +231,8 @@ SHRINKING = ((ABOUT, 26), (SOURCE, 14), (NAME, 22), (ABOUT, 20), (NAME, 18), (AB
 """Columns that shrink if they do not fit, in this order, and the widths to which they may."""
 SHORT_CATEGORIES = {"live_out": "output", "temp_in_output": "in an output", "constant": "constant"}
 """Categories that are mentioned."""
+MIN_SHAPE = 9
+"""Minimum width of a shape before what follows it."""
 MIN_PADDING = 0.1
 """Minimum share of padding that is mentioned."""
 
@@ -281,7 +283,7 @@ def _abouts(groups: list[Row], limit: int | None = None, *, wide: bool, short: b
 def _about(group: Row, limit: int | None = None, *, wide: bool, short: bool = False) -> str:
     """Return the shape of the largest buffer of a group, the number of other shapes, category and padding.
 
-    If they do not fit, the shape is cut.
+    If they do not fit, the shape is cut, and where little of it is left, the others are left out.
     """
     shape, n_others = shape_text(group, wide=wide), group["n_shapes"] - 1
     gradient = ("grad" if short else "gradient") if group.get("kind") == "gradient" else ""
@@ -289,8 +291,11 @@ def _about(group: Row, limit: int | None = None, *, wide: bool, short: bool = Fa
     if not n_others and padding_bytes(group) >= MIN_PADDING * group["size"]:
         notes = f"{100 * padding_bytes(group) / group['size']:.0f} % padding"
     others = (f"+{n_others:,}" if shape else f"{n_others + 1:,} shapes") if n_others else ""
-    rest = " ".join(filter(None, [others, notes]))
-    room = len(shape) if limit is None else limit - (len(rest) + 1 if rest else 0)
+    for kept in ([others, notes], [others], []):
+        rest = " ".join(filter(None, kept))
+        room = len(shape) if limit is None else limit - (len(rest) + 1 if rest else 0)
+        if room >= min(len(shape), MIN_SHAPE):
+            break
     if len(shape) > room:
         shape = f"{shape[: room - 1]}…" if room > 4 else ""
     return " ".join(filter(None, [shape, rest]))
