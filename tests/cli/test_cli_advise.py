@@ -57,7 +57,7 @@ def test_budgets(run: Any) -> None:
     )
     far = sentence(run(PROGRAM, "--budget", "1GiB")[1])
     assert "together save at least" in far
-    assert "which is not enough" in far
+    assert "which may not be enough" in far
     assert sentence(run(PROGRAM, "--budget", "7GiB")[1]) == "It fits the budget of 7.00 GiB already."
     code, _, err = run(PROGRAM, "--budget", "7")
     assert code == 2

@@ -158,6 +158,26 @@ def test_an_argument_that_an_output_does_not_replace(shape: str, make: Make) -> 
     assert ("donate it only if nothing reads it" in row["action"]) == (shape != "f32[64,32]")
 
 
+@pytest.mark.parametrize(
+    ("donated", "how"),
+    [
+        ([], "Donate `w`: jax.jit(..., donate_argnames='w'). 1 of"),
+        (["p['a']", "p['b']"], "Donate `w`, too: jax.jit(..., donate_argnames=('p', 'w')), without donate_argnums."),
+        (["w['a']"], "Donate `w`: jax.jit(..., donate_argnames='w'). 1 of"),
+        ([""], "Donate `w`: jax.jit(..., donate_argnames='w'). Name those that are donated already in the same"),
+        ([f"a{i}" for i in range(9)], "Donate `w`: jax.jit(..., donate_argnames='w'). Name those that are"),
+    ],
+)
+def test_arguments_that_are_donated_already(donated: list[str], how: str, make: Make) -> None:
+    """Besides `donate_argnums=0`, `donate_argnames='w'` donated nothing of a call that passes it by position."""
+    more = [argument(name, "f32[8]", i) for i, name in enumerate(donated, 1)]
+    more = [b._replace(allocation=b.allocation.replace(" at Shape", ", maybe-live-out at Shape")) for b in more]
+    weights = argument("w", "f32[64,32]", 0, uses="  w.new, operand 0")
+    new = output("w.new", "f32[64,32]", op_name="jit(f)/sub", instruction="fusion(%p.0), kind=kLoop, calls=%f")
+    (row,) = advice(program(make, [weights, *more, new]), "donate")
+    assert row["action"].startswith(how)
+
+
 def test_gradients_of_one_argument(make: Make) -> None:
     """That of another argument is a constant, which is of no phase."""
     dump = program(

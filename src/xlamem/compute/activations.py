@@ -13,7 +13,7 @@ from .. import kernels as pc
 from ..parse.arrays import row_of
 from .aliasing import matched
 from .buffer_names import source_columns
-from .columns import Ints, Mask, arrow_array, encoded, flags_of, take
+from .columns import Ints, Mask, arrow_array, encoded, flags_of, ints, take
 from .layout import DONATED
 from .op_names import BACKWARD_NAME, END, matching, scopes
 from .program import distinct_rows
@@ -112,6 +112,17 @@ class Activations:
     def _is_checkpointed(self) -> Mask:
         """Whether each value belongs to the backward pass of what jax.checkpoint wraps."""
         return flags_of(matching(self.op_names, _CHECKPOINT), self.op_codes)
+
+    @cached_property
+    def lines(self) -> tuple[Ints, Ints]:
+        """The code of the source file and the line of each value, -1 if they are not known."""
+        columns = pa.table(source_columns(self.p, np.arange(len(self.p.owner))))
+        return encoded(columns["source_file"])[0], ints(columns, "source_line")
+
+    def mostly_on_lines_of(self, others: Mask, values: Ints) -> bool:
+        """Return whether most bytes of these values are of lines that compute some of the others, too."""
+        line, extent = distinct_rows(*self.lines), self.p.extent[values]
+        return 2 * int(extent[np.isin(line[values], line[others])].sum()) > int(extent.sum())
 
     def is_saved_by_policy(self, values: Ints) -> Mask:
         """Return which of these values of the forward pass a policy of jax.checkpoint saves, by their names."""

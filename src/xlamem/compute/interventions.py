@@ -12,7 +12,7 @@ import pyarrow as pa
 from .. import kernels as pc
 from .aliasing import matched
 from .buffer_names import phases_of_values
-from .columns import Ints, Mask, arrow_array, encoded, flags_of, take, take_text
+from .columns import Ints, Mask, arrow_array, encoded, flags_of, ints, take, take_text
 from .layout import DONATED, LIVE_OUT, TEMP
 from .op_names import END, PHASES
 from .origins import MAX_ROUNDS, has_opcode, index_codes, operands_of, origins, uses_of
@@ -47,6 +47,10 @@ MIN_SLOTS = 32
 """Number of such slots by which the temporaries of a TPU program may grow in any case."""
 RESCHEDULED, MAX_RESCHEDULED = 0.1, 64 << 20
 """Share of the temporaries, and bytes, that a TPU program may save in addition if an argument is donated."""
+MAX_DONATED = 8
+"""Maximum number of donated arguments that are named."""
+UNNAMED = "parameter "
+"""What the name of an argument begins with that the dump does not name."""
 MAX_SHAPES = 5
 """Maximum number of shapes that are proposed to be changed."""
 MAX_GRANULE = 1 << 16
@@ -241,14 +245,28 @@ def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe
     error = w.arena_bytes + max(slots, MIN_SLOTS * TPU_SLOT if is_tpu else 0)
     if safe.all() and not copied and error < MARGIN * estimate and not change.levels.any():
         lower, upper, confidence = estimate - error, estimate + error, "exact"
-    is_name = not name.startswith("parameter ")
-    how = f"Donate `{name}`: jax.jit(..., donate_argnames={name!r})." if is_name else f"Donate {name} of the program."
     shares = "arrays then shares" if len(output) == 1 else "arrays then share"
-    text = f"{how} {len(output):,} of its {shares} memory with outputs."
+    text = f"{_how_to_donate(w, name)} {len(output):,} of its {shares} memory with outputs."
     if confidence == "try":
         text += " The compiler may have to copy them."
     values = largest_first(w, value)
     return Intervention("donate", values, change, max(lower, 0), upper, confidence, text, name, number)
+
+
+def _how_to_donate(w: WhatIf, name: str) -> str:
+    """Return how to donate an argument besides others: with donate_argnums as well, JAX takes both as they are."""
+    if name.startswith(UNNAMED):
+        return f"Donate {name} of the program."
+    donated = np.flatnonzero(w.p.category == DONATED)
+    donated = donated[w.p.representative[donated] >= 0]
+    number = ints(w.p.allocations, "parameter_number")[donated]
+    others = argument_names(w, w.p.representative[donated], number).to_pylist()
+    before = [n for n in dict.fromkeys(others) if n != name]
+    if not before or len(before) > MAX_DONATED or any(n.startswith(UNNAMED) for n in before):
+        more = " Name those that are donated already in the same option." if before else ""
+        return f"Donate `{name}`: jax.jit(..., donate_argnames={name!r}).{more}"
+    names = ", ".join(map(repr, [*before, name]))
+    return f"Donate `{name}`, too: jax.jit(..., donate_argnames=({names})), without donate_argnums."
 
 
 def _rescheduled(w: WhatIf, upper: int) -> int:
@@ -345,7 +363,7 @@ def argument_names(w: WhatIf, values: Ints, number: Ints) -> pa.Array:
     """Return the name of the argument that each parameter is part of: the first name in its op_name, or its number."""
     names = pc.cast(w.p.source_columns(values)["op_name"], pa.string())
     roots = pc.struct_field(pc.extract_regex(names, r"^(?P<root>[A-Za-z_]\w*)"), "root")
-    numbered = pc.binary_join_element_wise("parameter", pc.cast(arrow_array(number), pa.string()), " ")
+    numbered = pc.binary_join_element_wise(UNNAMED.strip(), pc.cast(arrow_array(number), pa.string()), " ")
     return pc.coalesce(roots, numbered)
 
 

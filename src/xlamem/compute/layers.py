@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from .. import kernels as pc
 from .activations import RECOMPUTE
-from .buffer_names import source_columns, stack_frames
+from .buffer_names import stack_frames
 from .callers import Function, Functions
 from .columns import Ints, Mask, encoded, flags_of, ints, match_dictionaries, take
 from .op_names import matching, scopes
@@ -80,7 +80,7 @@ class LayerActivations(LoopActivations):
         """
         values = values[(self.op_codes[values] >= 0) & ~self.is_like_state[values]]
         extent, frames = self.p.extent[values], stack_frames(self.p, values)
-        lines = [of_value[values] for of_value in self._lines]
+        lines = [of_value[values] for of_value in self.lines]
         calls, runs = self._runs(values, frames), self._runs(values, *lines)
         # If the same calls lead to a line each time, a loop makes them. Otherwise, there is a call for each layer.
         in_loop = calls.n > 1
@@ -127,6 +127,16 @@ class LayerActivations(LoopActivations):
         codes, names = self.p.printed_op_names
         matched = match_dictionaries(pc.cast(names, pa.string()), self.op_names)
         return take(take(self._layer_of_name[0], matched), codes)
+
+    def stacked_in(self, layers: Layers) -> Ints:
+        """Return the stacks of loops in these layers, by their function or family."""
+        found = np.concatenate([np.empty(0, np.int64), *(s.values for s in self.stacks)])
+        if layers.function is not None:
+            return found[np.isin(stack_frames(self.p, found), layers.function.frames)]
+        folded, families = self._family_of_layer
+        family = take(folded, take(self._layer_of_name[0], self.op_codes[found]))
+        in_family: Ints = found[family == pc.index(families, layers.family).as_py()]
+        return in_family
 
     def products_per_layer(self, layers: Layers) -> float:
         """Return the number of matrix products of the forward pass in a layer: of calls in its function, or the mean.
@@ -198,18 +208,8 @@ class LayerActivations(LoopActivations):
 
         A layer of which only a part is checkpointed, such as attention, may keep the activations of the others.
         """
-        if not self._has_some(layers, self._is_checkpointed):
-            return False
-        line = distinct_rows(*self._lines)
-        inside = np.isin(line[layers.values], line[self._is_checkpointed])
-        extent = self.p.extent[layers.values]
-        return 2 * int(extent[inside].sum()) > int(extent.sum())
-
-    @cached_property
-    def _lines(self) -> tuple[Ints, Ints]:
-        """The code of the source file and the line of each value, -1 if they are not known."""
-        columns = pa.table(source_columns(self.p, np.arange(len(self.p.owner))))
-        return encoded(columns["source_file"])[0], ints(columns, "source_line")
+        is_some = self._has_some(layers, self._is_checkpointed)
+        return is_some and self.mostly_on_lines_of(self._is_checkpointed, layers.values)
 
     def is_recomputed(self, layers: Layers) -> bool:
         """Return whether the program computes all of some of these layers again already.

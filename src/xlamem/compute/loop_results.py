@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,13 +26,25 @@ MAX_STACKS = 16
 _COMPUTING = "^(?:fusion|reduce|dot|convert|copy|transpose|reshape|slice|dynamic-slice|bitcast|convolution)$"
 
 
+class _Reduced(NamedTuple):
+    """A stack from which a program only computes something smaller."""
+
+    stack: int
+    """The result of a loop."""
+    copies: Ints
+    """The stack, and copies of it."""
+    results: Ints
+    """What is computed from it."""
+
+
 def reductions(a: LoopActivations) -> Iterator[Intervention]:
     """Reduce in the body of a loop what it stacks, if the program computes something much smaller from all of it."""
+    by_loop: dict[int, list[_Reduced]] = {}
     for stack in _stacks(a).tolist():
-        reached, results = _computed_from(a, stack)
-        size = int(a.p.extent[results].sum())
-        if 0 < size <= MAX_REDUCED * a.p.extent[stack]:
-            yield _reduction(a, stack, reached, results, size)
+        reduced = _Reduced(stack, *_computed_from(a, stack))
+        if 0 < a.p.extent[reduced.results].sum() <= MAX_REDUCED * a.p.extent[stack]:
+            by_loop.setdefault(int(a.p.instruction_row[stack]), []).append(reduced)
+    yield from (_reduction(a, stacks) for stacks in by_loop.values())
 
 
 def _stacks(a: LoopActivations) -> Ints:
@@ -64,25 +77,30 @@ def _computed_from(a: LoopActivations, stack: int) -> tuple[Ints, Ints]:
     return none
 
 
-def _reduction(a: LoopActivations, stack: int, reached: Ints, results: Ints, size: int) -> Intervention:
-    p, w = a.p, a.w
+def _reduction(a: LoopActivations, stacks: list[_Reduced]) -> Intervention:
+    """Return the intervention on stacks of one loop, the largest first."""
+    p, w, largest = a.p, a.w, stacks[0]
     members = np.zeros(len(p.owner), bool)
-    members[reached] = True
+    members[np.concatenate([s.copies for s in stacks])] = True
     members |= a.gradients_of(members)
+    results = np.unique(np.concatenate([s.results for s in stacks]))
     only = w.only(a.with_slot_mates(members & w.in_arena))
-    change = Change(0, -only + np.where(only > 0, size, 0))
+    change = Change(0, -only + np.where(only > 0, int(p.extent[results].sum()), 0))
     estimate, best = w.saved(change), w.saved(Change(0, -only))
-    lower = int(REDUCE_LOWER * estimate)
+    # What is left may be packed worse.
+    lower = max(0, int(REDUCE_LOWER * estimate) - w.peak // 10)
     if p.tables.platform == "tpu":
         lower -= rescheduled_at_worst(w, lower)
     bounds = lower, with_vmem(w, int(REDUCE_UPPER * best) + w.lost)
-    shape, result = (_shape(a, v) for v in (stack, int(results[p.extent[results].argmax()])))
+    shape, result = (_shape(a, v) for v in (largest.stack, int(largest.results[p.extent[largest.results].argmax()])))
+    what = shape if len(stacks) == 1 else f"{len(stacks):,} arrays, such as {shape},"
     text = (
-        f"A loop stacks {shape} over its {a.dimensions[stack, 0]:,} iterations, from which the program only computes "
-        f"{result}. Compute that in the body of the loop: return what is left of each iteration, or add it up in the "
-        "carry."
+        f"A loop stacks {what} over its {a.dimensions[largest.stack, 0]:,} iterations, from which the program only "
+        f"computes {result}. Compute that in the body of the loop: return what is left of each iteration, or add it up "
+        "in the carry."
     )
-    values = np.flatnonzero((members | (a.slot == a.slot[stack])) & w.at_peak)
+    of_loop = np.isin(a.slot, a.slot[[s.stack for s in stacks]])
+    values = np.flatnonzero((members | of_loop) & w.at_peak)
     return of_values(a, "reduce", values, change, bounds, text)
 
 

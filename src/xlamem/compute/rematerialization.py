@@ -19,7 +19,7 @@ from .what_if import Change
 LOOP_LOWER, LOOP_UPPER = 0.7, 1.05
 LAYER_LOWER, LAYER_UPPER = 0.7, 1.05
 CHUNK_LOWER, CHUNK_UPPER = 0.6, 1.15
-OFFLOAD_UPPER = 1.4
+OFFLOAD_MARGIN = 0.4
 DTYPE_UPPER = 1.47
 """Multiples of the estimates that are bounds; docs/advice.md has the measurements."""
 MIN_PRODUCTS = 1.5
@@ -97,7 +97,9 @@ def _without_layers(a: LayerActivations, layers: Layers, *, certain: bool) -> tu
     largest = int(np.bincount(layer, extent).max())
     in_flight = np.where(a.is_backward, largest, 0)
     only = a.only_in_slots(layers.values)
-    upper = with_vmem(w, int((LAYER_UPPER if is_tpu else 1) * w.saved(Change(0, -only))))
+    # Loops in the layers stack activations, too, which their checkpoint makes unnecessary.
+    all_of_layers = a.only_in_slots(np.concatenate([layers.values, a.stacked_in(layers)]))
+    upper = with_vmem(w, int((LAYER_UPPER if is_tpu else 1) * w.saved(Change(0, -all_of_layers))))
     at_peak = np.where(w.at_peak[layers.values], extent, 0)
     passed_on, products = a.passed_on(layers), a.products_per_layer(layers)
     # Results that other code reads are kept. Those of a single product are most of a layer.
@@ -161,7 +163,8 @@ def offloads(a: LayerActivations) -> Iterator[Intervention]:
             f"names_which_can_be_saved=[], names_which_can_be_offloaded=[{BODY_INPUT!r}], offload_src='device', "
             "offload_dst='pinned_host'), of jax.checkpoint_policies."
         )
-        bounds = -a.w.peak // 10, int(OFFLOAD_UPPER * a.w.saved(_stacked_again(a, s, 0, 0)))
+        best = a.w.saved(_stacked_again(a, s, 0, 0))
+        bounds = -a.w.peak // 10, best + min(int(OFFLOAD_MARGIN * best), a.w.peak // 10)
         yield of_values(a, "offload", s.values, change, bounds, text, names=names)
 
 

@@ -102,8 +102,11 @@ class LoopActivations(Activations):
         inside = (start >= read[0]) & (start <= read[1])
         # What surrounds a loop that is computed again itself is checkpointed, which does not concern its body.
         inside &= (self.phase[loop] != RECOMPUTE) | (self._checkpointed_loops >= self.loops[loop])
-        recomputed, checkpointed = (bool((m & inside).any()) for m in (self.phase == RECOMPUTE, self._is_checkpointed))
+        again, in_checkpoint = (self.phase == RECOMPUTE) & inside, self._is_checkpointed & inside
         passed_on = self._keeps_what_it_passes_on(int(loop), values, trips)
+        # A checkpoint of a part of the body, such as attention, does not keep the loop from stacking the others.
+        of_body = passed_on or self.mostly_on_lines_of(again | in_checkpoint, values)
+        recomputed, checkpointed = (of_body and bool(m.any()) for m in (again, in_checkpoint))
         # What is computed again may be inside of fusions only, and not all that a policy leaves out is a product.
         recomputed = (recomputed and not self._mostly_saved_by_policy(values)) or (checkpointed and passed_on)
         by_policy = checkpointed and not recomputed

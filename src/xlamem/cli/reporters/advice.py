@@ -72,7 +72,7 @@ def _about_plan(plan: Plan, total: int) -> str:
     missing = f"{size(total - plan.saved - plan.budget)} more than the budget of {size(plan.budget)}"
     if not plan.n:
         return f"Nothing is known to save memory for certain: {left} must fit, {missing}. The following may help."
-    return f"{these} at least {size(plan.saved)}, which is not enough: {left} must fit then, {missing}."
+    return f"{these} at least {size(plan.saved)}, which may not be enough: {left} must fit then, {missing}."
 
 
 def _intervention(row: Row, width: int | None) -> list[Text]:
