@@ -36,6 +36,7 @@ from .logits import chunked_losses
 from .loop_results import reductions
 from .program import program
 from .rematerialization import chunks, narrower_types, offloads, recomputations
+from .sharding import unsharded_arguments
 from .what_if import Change, WhatIf
 
 TRY = "Try it, then compare `xlamem peak`."
@@ -46,6 +47,7 @@ ADVICE_KINDS: tuple[str, ...] = get_args(Kind)
 
 _OF_BUFFERS: tuple[Callable[[WhatIf], Iterator[Intervention]], ...] = (
     donations,
+    unsharded_arguments,
     narrower_arguments,
     shapes,
     small_slots,

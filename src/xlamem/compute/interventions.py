@@ -21,8 +21,8 @@ from .uses import has_independent_reader, use_steps
 from .what_if import Change, WhatIf, largest_groups
 
 Kind = Literal[
-    "donate", "shape", "dtype", "recompute", "offload", "scan", "loss", "attention", "reduce", "batch", "slots",
-    "collective", "tuple",
+    "donate", "shard", "shape", "dtype", "recompute", "offload", "scan", "loss", "attention", "reduce", "batch",
+    "slots", "collective", "tuple",
 ]  # fmt: skip
 Confidence = Literal["exact", "likely", "try"]
 
