@@ -796,9 +796,10 @@ COMPUTED_TABLES = (
             _int("rank", "0 for the first one: those that save most; try and dtype count half"),
             _name(
                 "kind",
-                "donate or shard an argument; shape: a layout without padding; dtype: a smaller element type; recompute "
-                "or offload activations; scan over chunks; loss: logits in chunks; attention in parts; reduce what a loop "
-                "stacks; a smaller batch; slots: fewer small buffers; collective: less in flight; tuple: fewer results",
+                "donate or shard an argument; shape: a layout without padding; dtype: a smaller element type; "
+                "recompute or offload activations; scan over chunks; loss: logits in chunks; attention in parts; "
+                "reduce what a loop stacks; a smaller batch; slots: fewer small buffers; collective: less in flight; "
+                "tuple: fewer results",
             ),
             _name("argument", "argument of the function that it concerns", null=True),
             _int("parameter", "first parameter number of that argument", null=True),

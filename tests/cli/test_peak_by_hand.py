@@ -84,11 +84,29 @@ def test_the_note_on_stacked_buffers_has_one_of_the_program() -> None:
     shapes = {"hbm": ["f32[9]"], "vmem": ["f32[8]", "bf16[24,8,512]{2,1,0}", "f32[7,2]"], "host": ["f32[6,2]"]}
     n = {"hbm": [None], "vmem": [None, 24, 7], "host": [6]}
     for name in shapes:
-        overview.members[name, 0] = pa.table({"shape": shapes[name], "iterations": pa.array(n[name], pa.int64())})
+        columns = {"shape": shapes[name], "instruction": ["add"] * len(n[name]), "bytes": [1] * len(n[name])}
+        overview.members[name, 0] = pa.table(columns | {"iterations": pa.array(n[name], pa.int64())})
     (note,) = peak._notes(overview, None, spaces, all_spaces=False)
     assert note.text.startswith("bf16[24 × 8,512] has one slice for each of 24 iterations of a loop, ")
     assert peak._notes(overview, None, spaces[2:], all_spaces=False)[0].text.startswith("f32[6 × 2] ")
     assert peak._stacked(overview, spaces[:1]) is peak._stacked(an_overview(), spaces) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["add.remat", "add.remat2.1", "rematch", None], "2 buffers at the peak, 3 B, are computed a second time: "),
+        (["add.1", "add.remat", "remat.1"], "1 buffer at the peak, 2 B, is computed a second time: "),
+        (["add.1"], ""),
+    ],
+)
+def test_the_note_on_what_xla_computes_again(names: list[str | None], text: str) -> None:
+    overview = an_overview([a_space("hbm", 9)])
+    overview.members["hbm", 0] = pa.table({"instruction": names, "bytes": [*range(1, len(names) + 1)]})
+    said = peak._computed_again(overview, overview.spaces)
+    assert said.startswith(text)
+    assert bool(said) == bool(text)
+    assert peak._computed_again(overview, []) == peak._computed_again(overview, [a_space("vmem", 1)]) == ""
 
 
 def test_other_memory_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,10 +251,13 @@ def test_memory_that_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [plain(n.text) for n in notes] == ["nothing is ever in use in a, b, with 7 B reserved"]
     notes = peak._notes(an_overview([used, free]), None, [used], all_spaces=True)
     assert [plain(n.text) for n in notes] == ["nothing is ever in use in b"]
-    overview.members["hbm", 0] = pa.table({"iterations": [None, 4], "shape": ["f32[4]", "f32[4,2]"]})
+    overview.members["hbm", 0] = pa.table(
+        {"iterations": [None, 4], "shape": ["f32[4]", "f32[4,2]"], "instruction": ["a", "b"], "bytes": [1, 1]}
+    )
     notes = peak._notes(overview, None, [used, empty, free], all_spaces=True)
     assert [n.text.split(" has ")[0] for n in notes[1:]] == ["f32[4 × 2]"]
-    overview.members["hbm", 0] = pa.table({"iterations": pa.array([None, None], pa.int64())})
+    columns = {"instruction": ["a", "b"], "bytes": [1, 1]}
+    overview.members["hbm", 0] = pa.table({"iterations": pa.array([None, None], pa.int64()), **columns})
     assert len(peak._notes(overview, None, [used, empty, free], all_spaces=True)) == 1
 
 

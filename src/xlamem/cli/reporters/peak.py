@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from rich.text import Text
 
 from ... import kernels as pc
@@ -13,8 +14,9 @@ from ...compute import Fits, Overview, fold_scopes, folded_scopes, like_buffers,
 from ...compute.bill_wording import bill_line
 from ...compute.devices import parse_bytes
 from ...compute.overview import space_name
+from ...compute.program import CLONE
 from ...compute.wording import NO_ALLOCATIONS
-from ...formatting import align, number, one_line, shorten, size, wrap
+from ...formatting import align, count, number, one_line, shorten, size, wrap
 from ..inputs import Program
 from .buffers import SIZE_WIDTH, buffer_lines, group_lines, shape_text
 from .chart import sparkline, usage_chart
@@ -42,6 +44,7 @@ STACKED = (
     "{} has one slice for each of {} iterations of a loop, which writes or reads a slice in each of them; so have "
     "other shapes with ×"
 )
+AGAIN = "computed a second time: where memory is scarce, XLA adds such instructions, which have .remat in their names"
 MIN_SHARE = 0.001
 """Minimum share of the largest peak for a space to have a line, and of its peak for a buffer to be listed."""
 
@@ -253,12 +256,28 @@ def _notes(overview: Overview, fits: Fits | None, used: list[Row], *, all_spaces
     if stacked := _stacked(overview, used):
         text = STACKED.format(shape_text(stacked, wide=False), number(stacked["iterations"]))
         notes.append(Note("stacked buffers", text))
+    if again := _computed_again(overview, used):
+        notes.append(Note("XLA computes again", again))
     unused = [s for s in overview.spaces if s not in used]
     if names := ", ".join(space_name(s) for s in unused):
         reserved = sum(s["reserved"] for s in unused)
         text = f"nothing is ever in use in {names}" + (f", with {size(reserved)} reserved" if reserved else "")
         notes.append(Note(f"{names} unused", text))
     return notes
+
+
+def _computed_again(overview: Overview, spaces: Sequence[Row]) -> str:
+    """Return a sentence about the buffers at the peak of the first space that XLA rematerializes, if there are any."""
+    members = overview.members.get((spaces[0]["memory_space"], spaces[0]["page"])) if spaces else None
+    if members is None:
+        return ""
+    names = pc.cast(members["instruction"], pa.string())
+    clones = pc.filter(members["bytes"], pc.fill_null(pc.match_substring_regex(names, CLONE), False))
+    if not len(clones):
+        return ""
+    verb = "is" if len(clones) == 1 else "are"
+    total = size(pc.sum(clones).as_py())
+    return f"{count(len(clones), 'buffer')} at the peak, {total}, {verb} {AGAIN}"
 
 
 def _stacked(overview: Overview, spaces: Sequence[Row]) -> Row | None:
