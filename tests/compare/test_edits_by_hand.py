@@ -598,6 +598,7 @@ def test_recomputation_in_words(
     names = [Counts(BACKWARD=9, RECOMPUTED=n, CHECKPOINT=k) for n, k in zip((5, 2000), points, strict=True)]
     monkeypatch.setattr(program_edits, "_recomputed_on_one_side", lambda c: {})
     monkeypatch.setattr(program_edits, "_saved_operations", lambda c: saved)
+    monkeypatch.setattr(program_edits, "_entered_checkpoints", lambda c: 0)
     monkeypatch.setattr(program_edits, "_is_other_share", lambda c: other)
     monkeypatch.setattr(program_edits, "_checkpointed_calls", lambda p, _: calls[p])
     found = context(op_names=names, m=SimpleNamespace(a=0, b=1))
@@ -628,6 +629,7 @@ def test_a_checkpoint_inside_of_another(
     """What it computes again is inside of fusions, so that the numbers of instructions are alike."""
     monkeypatch.setattr(program_edits, "_recomputed_on_one_side", lambda c: {})
     monkeypatch.setattr(program_edits, "_saved_operations", lambda c: (0, 0))
+    monkeypatch.setattr(program_edits, "_entered_checkpoints", lambda c: 0)
     monkeypatch.setattr(program_edits, "_is_other_share", lambda c: False)
     monkeypatch.setattr(program_edits, "_checkpointed_calls", lambda p, _: {})
     names = [Counts(BACKWARD=9, RECOMPUTED=5, CHECKPOINT=5, NESTED=n) for n in nested]
@@ -640,12 +642,58 @@ def test_a_checkpoint_that_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [Counts(BACKWARD=9, RECOMPUTED=5, CHECKPOINT=1)] * 2
     monkeypatch.setattr(program_edits, "_recomputed_on_one_side", lambda c: {"also": ["x"]})
     monkeypatch.setattr(program_edits, "_saved_operations", lambda c: (0, 0))
+    monkeypatch.setattr(program_edits, "_entered_checkpoints", lambda c: 0)
     monkeypatch.setattr(program_edits, "_is_other_share", lambda c: False)
     monkeypatch.setattr(program_edits, "_checkpointed_calls", lambda p, _: {p: f"f.py:{p}"})
     found = context(op_names=names, m=SimpleNamespace(a=3, b=4))
     assert texts(program_edits.rematerialization(found)) == [
         "the backward pass recomputes 5 instead of 5 instructions, also x"
     ]
+
+
+BODY = "transpose(jvp())/while/body/closed_call"
+OUTSIDE = {f"{BODY}/mul": 2, f"{BODY}/add_any": 1}
+INSIDE = {f"{BODY}/checkpoint/mul": 2, f"{BODY}/checkpoint/add_any": 1}
+AGAIN = {f"{BODY}/checkpoint/rematted_computation/{name}": 1 for name in ("mul", "exp", "add_any")}
+OLD = {"transpose(jvp(remat(f)))/mul": 2, "transpose(jvp(remat(f)))/add_any": 1}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "entered"),
+    [
+        (OUTSIDE, INSIDE, 3), (OUTSIDE, OLD, 3), (OUTSIDE, {**OUTSIDE, **INSIDE}, 0), (OUTSIDE, {}, 0),
+        (OUTSIDE, {**INSIDE, f"{BODY}/add_any": 1}, 0), ({**OUTSIDE, **AGAIN}, AGAIN, 0), (OUTSIDE, AGAIN, 0),
+        (dict.fromkeys(["jvp()/mul", "jvp()/exp", "jvp()/add"], 1), dict.fromkeys(["jvp()/checkpoint/mul"], 3), 0),
+        ({**OUTSIDE, f"{BODY}/checkpoint/exp": 9}, {**INSIDE, f"{BODY}/exp": 9}, 0),
+    ],
+)  # fmt: skip
+def test_lines_of_the_backward_pass_that_are_in_a_checkpoint_on_one_side(a: Any, b: Any, entered: int) -> None:
+    sides = Counter(a), Counter(b)
+    assert program_edits._entered_checkpoints(context(lines=sides)) == entered
+    assert program_edits._entered_checkpoints(context(lines=sides[::-1])) == -entered
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_checkpoint_around_more_of_a_loop(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was checkpointed before is a part of its body: a fifth more is recomputed."""
+    monkeypatch.setattr(program_edits, "_recomputed_on_one_side", lambda c: {})
+    monkeypatch.setattr(program_edits, "_saved_operations", lambda c: (0, 0))
+    monkeypatch.setattr(program_edits, "_is_other_share", lambda c: False)
+    monkeypatch.setattr(program_edits, "_checkpointed_calls", lambda p, _: {"k": "f.py:5"} if p and known else {})
+    names = [Counts(BACKWARD=9, RECOMPUTED=n, CHECKPOINT=5, NESTED=5) for n in (368, 448)]
+    sides = Counter(OUTSIDE), Counter(INSIDE)
+    more = context(op_names=names, lines=sides, m=SimpleNamespace(a=0, b=1))
+    less = context(op_names=names[::-1], lines=sides[::-1], m=SimpleNamespace(a=1, b=0))
+    around = "around more of the model", "around less of the model"
+    wanted = ("new in f.py:5", "gone from f.py:5") if known else around
+    assert texts(program_edits.rematerialization(more)) == [
+        f"jax.checkpoint is {wanted[0]}: the backward pass recomputes 448 instead of 368 instructions"
+    ]
+    assert texts(program_edits.rematerialization(less)) == [
+        f"jax.checkpoint is {wanted[1]}: the backward pass recomputes 368 instead of 448 instructions"
+    ]
+    same = context(op_names=names[:1] * 2, lines=sides[::-1], m=SimpleNamespace(a=0, b=0))
+    assert texts(program_edits.rematerialization(same)) == ["jax.checkpoint is around less of the model"]
 
 
 # -- what no other edit explains -----------------------------------------------------------------

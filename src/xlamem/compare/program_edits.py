@@ -59,6 +59,8 @@ LIBRARY = r"[/\\](?:(?:jax|haiku|optax)[/\\]_src|flax[/\\](?:core|linen|nnx))[/\
 """Files of libraries that wrap `jax.checkpoint`, wherever they are installed."""
 MIN_CHANGE = 0.2
 """The backward pass recomputes more or less if the share of recomputed instructions differs by this part of it."""
+MIN_ENTERED = 3
+"""Minimum number of lines of the backward pass that are inside of a checkpoint on one side, outside on the other."""
 
 
 def single_arguments(c: Context) -> Iterator[Edit]:
@@ -131,7 +133,8 @@ def rematerialization(c: Context) -> Iterator[Edit]:
         return
     before, after = (names.count(RECOMPUTED) for names in c.op_names)
     operations, (saved_a, saved_b) = _recomputed_on_one_side(c), _saved_operations(c)
-    recomputes_other = any(operations.values()) or _is_other_share(c)
+    entered = _entered_checkpoints(c)
+    recomputes_other = bool(any(operations.values()) or entered or _is_other_share(c))
     nested_a, nested_b = (names.count(NESTED) > 0 for names in c.op_names)
     if not recomputes_other and saved_a == saved_b and nested_a == nested_b:
         return
@@ -144,14 +147,17 @@ def rematerialization(c: Context) -> Iterator[Edit]:
     if not recomputes_other and saved_a == saved_b:
         # What is computed again may be inside of fusions.
         text = f"jax.checkpoint is {'new inside' if nested_b else 'gone from the inside'} of another one"
-    elif not is_left or (before > after and gone):
+    elif not is_left or ((before > after or entered < 0) and gone):
         text = f"jax.checkpoint is gone{f' from {listed(gone)}' if gone else ''}: "
         text += recomputes if recomputes_other else saved
-    elif not was_there or (before < after and new):
+    elif not was_there or ((before < after or entered > 0) and new):
         text = f"jax.checkpoint is new{f' in {listed(new)}' if new else ''}: "
         text += recomputes if recomputes_other else f"it {saves}"
     elif saved_a != saved_b:
         text = f"jax.checkpoint {saves}{f'; {recomputes}' if recomputes_other else ''}"
+    elif entered:
+        text = f"jax.checkpoint is around {'more' if entered > 0 else 'less'} of the model"
+        text += f": {recomputes}" if before != after else ""
     else:
         text = recomputes
     claims = c.rows.single & c.rows.temporary & ~c.rows.is_in("phase", ("optimizer",))
@@ -166,6 +172,27 @@ def _is_other_share(c: Context) -> bool:
     (before, forward_a), (after, forward_b) = map(_by_pass_of_instructions, c.op_names)
     pairs = (before, after), (before * forward_b, after * forward_a)
     return all(abs(a - b) > MIN_CHANGE * max(a, b) for a, b in pairs)
+
+
+def _entered_checkpoints(c: Context) -> int:
+    """Return the number of lines of the backward pass that are in a checkpoint in B only; negative if in A only.
+
+    0 stands for very few lines, and for lines of both kinds.
+    """
+    (inside_a, outside_a), (inside_b, outside_b) = map(_by_checkpoint, c.lines)
+    entered = ((inside_b - inside_a) & (outside_a - outside_b)).total()
+    left = ((inside_a - inside_b) & (outside_b - outside_a)).total()
+    return entered - left if max(entered, left) >= MIN_ENTERED and not min(entered, left) else 0
+
+
+def _by_checkpoint(lines: Counter[str]) -> tuple[Counter[str], Counter[str]]:
+    """Return the operations of the backward pass inside and outside of checkpoints, without what is recomputed."""
+    inside: Counter[str] = Counter()
+    outside: Counter[str] = Counter()
+    for path, n in lines.items():
+        if re.search(BACKWARD, path) and not re.search(RECOMPUTED, path):
+            (inside if re.search(CHECKPOINT, path) else outside)[path.rpartition("/")[2]] += n
+    return inside, outside
 
 
 def _by_pass_of_instructions(names: Names) -> tuple[int, int]:
