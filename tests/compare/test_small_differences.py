@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,7 @@ import attacks
 import numpy as np
 import pyarrow as pa
 import pytest
-from attacks import record, value
+from attacks import Members, record, value
 from conftest import DUMPS
 
 import xlamem
@@ -264,6 +266,52 @@ def test_a_carry_of_a_longer_loop_is_another_one(make: Callable[..., Path]) -> N
         a = [saved, carried] if b == [moved] else [carried]
         rows = xlamem.diff(program(*a), program(*b)).edits.to_pylist()
         assert [r["text"] for r in rows if r["kind"] == "dimensions"] == wanted
+
+
+def stacking(*shapes: str, path: str = "while", trips: int = 24, update: str = "dynamic_update_slice") -> Members:
+    """A program with a loop that stacks arrays of these shapes, after what it adds up."""
+    carries = ["f32[8]", *shapes]
+    config = f'backend_config={{"known_trip_count":{{"n":"{trips}"}}}}, metadata={{op_name="jit(f)/{path}"}}'
+    values, records, ranges = [], [], []
+    for k, shape in enumerate(carries):
+        size = 4 * math.prod(map(int, re.findall(r"\d+", shape[3:])))
+        element, name = f"w{{{k}}}", f"x.{k}"
+        values += [value(2 * k, element, size, k << 16, shape), value(2 * k + 1, name, size, k << 16, shape)]
+        loop = f"({', '.join(carries)}) while(%t), {config}"
+        records.append(record(2 * k, element, loop, f"  w {{{k}}}"))
+        records.append(record(2 * k + 1, name, add(f"{path}/body/{update if k else 'add'}", shape)))
+        ranges += [f"{element}:0-9", f"{name}{{}}:1-3"]
+    return attacks.dump(values, records=records, ranges=ranges, steps=10)
+
+
+STACK, SMALLER, OVER = "f32[24,12,16]", "f32[24,16]", "over its 24 iterations"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "text"),
+    [
+        (stacking(STACK), stacking(), f"a loop no longer stacks {STACK} {OVER}"),
+        (stacking(), stacking(STACK), f"a loop now also stacks {STACK} {OVER}"),
+        (stacking(SMALLER, STACK), stacking(), f"a loop no longer stacks 2 arrays {OVER}, such as {STACK}"),
+        (stacking(SMALLER), stacking(SMALLER, STACK), f"a loop now also stacks {STACK} {OVER}"),
+        (stacking(STACK), stacking("f32[7,900]"), f"a loop no longer stacks {STACK} {OVER}"),
+        (stacking(STACK), stacking("f32[7,1900]"), None),  # other arrays are larger
+        (stacking(STACK), stacking("bf16[24,90]", "f32[24,100]", update="dynamic-update-slice"), None),  # are others
+        (stacking("f32[5000]", update="add", trips=-1), stacking(trips=-1), None),  # of an unknown number
+        (stacking("f32[12,24,16]"), stacking(), None),  # no slice for each iteration
+        (stacking(STACK, update="dynamic_slice"), stacking(), None),  # is only read
+        (stacking(STACK, path="jvp()/while"), stacking(path="jvp()/while"), None),  # is what a backward pass reads
+        (stacking(STACK, path="transpose(jvp())/while"), stacking(path="transpose(jvp())/while"), None),
+        (stacking(STACK, path="scatter"), stacking(path="scatter"), None),
+        (stacking(STACK), stacking(trips=12), "loops run 12 iterations instead of 24"),
+        (stacking(STACK), stacking(path="jvp()/while"), None),
+        (stacking("f32[1,9999]", trips=1), stacking(trips=1), None),
+    ],
+)  # fmt: skip
+def test_what_a_loop_stacks(a: Members, b: Members, text: str | None, make: Callable[..., Path]) -> None:
+    """Micro-batches whose gradients are stacked take more than those whose gradients are added up."""
+    found = texts(xlamem.read(make(a)), xlamem.read(make(b)), "loops")
+    assert found == ([text] if text else [])
 
 
 def test_copies_of_different_values(make: Callable[..., Path]) -> None:

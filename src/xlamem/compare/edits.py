@@ -8,6 +8,7 @@ import numpy as np
 
 from ..compute.columns import Ints, Mask
 from .context import Context, Edit
+from .loop_edits import stacks
 from .matching import Matching
 from .program_edits import (
     compiler,
@@ -45,6 +46,7 @@ RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
     constants,
     operations,
     types_of_operations,
+    stacks,
     instructions,
     memory_spaces,
     host_memory,

@@ -45,6 +45,7 @@ _COPIES = r"^(?:copy|copy-start|slice-start|dynamic-slice-start)$"
 _SYNC_FLAGS = ("sflag", "smem")
 _TRIP_COUNT = r'"known_trip_count":\s*\{"n":\s*"?(?P<n>\d{1,18})'
 
+_UPDATES = "dynamic[-_]update[-_]slice"
 _SIZES = 10**9
 """More than any size of a dimension that is compared with a trip count: they have at most nine digits."""
 MAX_NESTING = 8
@@ -238,6 +239,17 @@ def _iterations(p: Program, values: Ints) -> Ints:
     return np.where(is_sliced & (first > 1) & is_count, first, -1)
 
 
+def stacked_over(p: Program, values: Ints, loops: Mask) -> Ints:
+    """Return the number of iterations in which one of these loops writes a slice of each value, -1 for others."""
+    iterations, chains = _iterations(p, values), take(p.chains, values)
+    _, carried, loop, counts = p.once("loops", partial(_loops, p))
+    carried, loop = carried[loops[loop]], loop[loops[loop]]
+    is_written = (take(_slices(p, _UPDATES), p.instruction_row) > 0) | origins(p).is_stacked
+    stacked = (iterations > 0) & np.isin(chains, p.chains[is_written])
+    stacked &= np.isin(chains * _SIZES + iterations, p.chains[carried] * _SIZES + np.minimum(counts[loop], _SIZES - 1))
+    return np.where(stacked, iterations, -1)
+
+
 def _is_sliced(p: Program) -> Mask:
     """Return which values are written or read slice by slice, or are in a chain with one that is."""
     value, user, _, _ = uses_of(p)
@@ -343,7 +355,7 @@ def _written_slices(p: Program, value: Ints, loop: Ints) -> Ints:
     always writes at the same place of the first dimension: `x[:, i]`.
     """
     table = p.tables["instructions"]
-    updates = _slices(p, "dynamic[-_]update[-_]slice")
+    updates = _slices(p, _UPDATES)
     if len(loop):
         updates &= ~_writes_other_dimensions(p)
     written = p.chains[take(updates, p.instruction_row) > 0]
