@@ -508,6 +508,17 @@ def test_temporaries_that_share_bytes(color: int, most: int | None, make: Make) 
     assert found.get("peak_memory_in_bytes") == most
 
 
+@pytest.mark.parametrize("sizes", [(16, 64), (64, 16)])
+def test_the_arena_with_most_temporaries_of_vmem(sizes: tuple[int, int], make: Make) -> None:
+    values = [value(i, f"v.{i}", size, color=1) for i, size in enumerate(sizes)]
+    arenas = [f"allocation {i}: size 64, color 1, preallocated-temp:\n{text}" for i, text in enumerate(values)]
+    records = [record(i, f"v.{i}", uses="  s.2, operand 0") for i in range(2)]
+    members = attacks.dump([], allocations="".join(arenas), records=records, ranges=["v.0{}:0-2", "v.1{}:1-3"])
+    p = program(xlamem.read(make(members, "cl_1004524046.after_optimizations")))
+    found = {i.field: i.bytes for i in inferred_analysis(p)}
+    assert found["peak_memory_in_bytes"] == 64
+
+
 @pytest.mark.parametrize(("sizes", "text"), [
     ((81, 9, 10), "nearly all slots of 64 bytes that hold 40 bytes"),
     ((80, 10, 10), "nearly all slots that nothing else ever uses"),
