@@ -66,7 +66,7 @@ def program(
             own += f"allocation {i + 1}: size {b.size}, {b.allocation}\n"
             own += value(i, b.name, b.size, 0, b.shape) + b.more
         else:
-            temps += value(i, b.name, b.size, end, b.shape)
+            temps += value(i, b.name, b.size, end, b.shape) + b.more
             end += b.size
     frames = [f" stack_frame_id={b.frame}" if b.frame else "" for b in buffers]
     pairs = zip(buffers, frames, strict=True)

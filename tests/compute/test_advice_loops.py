@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from advice_programs import KIB, Buffer, Make, Row, advice, loop, program
+from advice_programs import KIB, Buffer, Make, Row, advice, loop, output, program
+from attacks import value
+
+from xlamem.compute import loop_results, uses
 
 FORWARD, BACKWARD = "jit(f)/jvp()", "jit(f)/transpose(jvp())"
 SHAPE = "f32[8,64,64]"
@@ -31,6 +34,55 @@ def test_a_stack_that_is_summed_up(make: Make) -> None:
     assert row["lower"] == least(STACK.size - SUM.size, STACK, SUM, SMALL)
     assert row["upper"] == STACK.size + SUM.size + SMALL.size  # all temporaries, which are less than 1.1 stacks
     assert row["confidence"] == "likely"
+
+
+def test_shapes_without_layouts(make: Make) -> None:
+    """The largest of the results is named, and all of them are needed."""
+    other = Buffer("sum.2", "f32[8]{0}", (4, 9), f"{FORWARD}/reduce_sum", "reduce(%x, %y)")
+    stack = STACK._replace(shape=f"{SHAPE}{{2,1,0}}", uses="  sum.1, operand 0\n  sum.2, operand 0")
+    (row,) = reductions(make, stack, SUM._replace(shape="f32[8,64]{1,0}"), other)
+    assert row["action"].startswith("A loop stacks f32[8,64,64] over its 8 iterations, from which the program only")
+    assert " computes f32[8,64]. " in row["action"]
+    assert row["lower"] == int(0.75 * (STACK.size - SUM.size - other.size))
+
+
+def test_the_result_may_be_in_the_place_of_something_else(make: Make) -> None:
+    (row,) = reductions(make, STACK, SUM, Buffer("add.2", "f32[16384]"))
+    assert row["upper"] == int(1.1 * STACK.size)
+
+
+def test_the_result_is_in_addition_only_where_the_stack_was(make: Make) -> None:
+    """Later, an array of half the size is at the peak, for which the temporaries have a place of its own."""
+    other = Buffer("add.2", "f32[16384]", (8, 9))
+    (row,) = reductions(make, STACK, SUM, other)
+    saved = STACK.size - other.size
+    assert (row["lower"], row["upper"]) == (int(0.75 * saved), int(1.1 * saved) + other.size)
+
+
+def test_what_the_loop_writes_in_place_is_its_stack(make: Make) -> None:
+    stack = STACK._replace(more=value(90, "updated.1", STACK.size, SMALL.size, SHAPE))
+    (row,) = advice(program(make, [SMALL, stack, SUM], ranges=["updated.1{}:3-4"]), "reduce")
+    assert (row["n_buffers"], row["lower"]) == (2, int(0.75 * (STACK.size - SUM.size)))
+
+
+@pytest.mark.parametrize(("allocation", "n"), [("", 1), (output("", SHAPE).allocation, 0)])
+def test_a_stack_that_the_program_returns(allocation: str, n: int, make: Make) -> None:
+    """It is needed, and so is what has its dimensions."""
+    assert len(reductions(make, STACK._replace(allocation=allocation), SUM, GRADIENT)) == n
+
+
+@pytest.mark.parametrize(("trips", "n"), [(1, 0), (2, 1)])
+def test_a_loop_of_one_iteration_stacks_nothing(trips: int, n: int, make: Make) -> None:
+    stack = loop("while.1{1}", trips, live=(2, 4), uses="  sum.1, operand 0")._replace(shape=f"f32[{trips},64,64]")
+    assert len(reductions(make, stack, SUM._replace(shape=f"f32[{trips},64]"))) == n
+
+
+@pytest.mark.parametrize(("most", "shapes"), [(1, ["f32[8,64,128]"]), (2, ["f32[8,64,128]", SHAPE])])
+def test_the_largest_stacks(most: int, shapes: list[str], make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_results, "MAX_STACKS", most)
+    larger = STACK._replace(name="while.2{1}", shape="f32[8,64,128]", uses="  sum.2, operand 0")
+    rows = reductions(make, STACK, SUM, larger, SUM._replace(name="sum.2"))
+    assert [row["shape"] for row in rows] == shapes
 
 
 def test_its_gradient_counts(make: Make) -> None:
@@ -64,6 +116,21 @@ def test_what_reads_a_stack(stack: dict[str, str], reader: dict[str, str], n: in
     assert len(reductions(make, STACK._replace(**stack), SUM._replace(**reader))) == n
 
 
+@pytest.mark.parametrize(
+    "opcode",
+    [
+        "fusion", "reduce", "dot", "convert", "copy", "transpose", "reshape", "slice", "dynamic-slice", "bitcast",
+        "convolution",
+    ],
+)  # fmt: skip
+def test_what_computes_from_a_stack(opcode: str, make: Make) -> None:
+    assert len(reductions(make, STACK, SUM._replace(instruction=f"{opcode}(%x)"))) == 1
+
+
+def test_a_reader_whose_text_is_unknown(make: Make) -> None:
+    assert len(reductions(make, STACK._replace(uses="  sum.1, operand 0\n  gone.1, operand 0"), SUM)) == 1
+
+
 def test_copies_of_a_stack_are_followed(make: Make) -> None:
     copy = Buffer("copy.1", SHAPE, (4, 5), instruction="copy(%x)", uses="  sum.1, operand 0")
     stack = STACK._replace(uses="  copy.1, operand 0")
@@ -73,10 +140,26 @@ def test_copies_of_a_stack_are_followed(make: Make) -> None:
     assert reductions(make, stack, copy._replace(uses="")) == []
 
 
+def test_a_result_of_a_stack_and_its_copy_counts_once(make: Make) -> None:
+    copy = Buffer("copy.1", SHAPE, (4, 5), instruction="copy(%x)", uses="  sum.1, operand 1")
+    stack = STACK._replace(live=(2, 5), uses="  copy.1, operand 0\n  sum.1, operand 0")
+    (row,) = reductions(make, stack, copy, SUM._replace(live=(5, 9)))
+    assert row["lower"] == int(0.75 * (2 * STACK.size - SUM.size))
+
+
+@pytest.mark.parametrize(("reads", "n"), [("  dot.1, operand 0", 0), ("", 1)])
+def test_a_result_of_a_copy_that_depends_on_one_of_the_stack(reads: str, n: int, make: Make) -> None:
+    stack = STACK._replace(uses="  sum.1, operand 0\n  copy.1, operand 0")
+    copy = Buffer("copy.1", SHAPE, (4, 6), instruction="copy(%x)", uses="  dot.1, operand 1")
+    mean = Buffer("dot.1", "f32[64]", (6, 9), f"{FORWARD}/dot_general", "dot(%x, %y)")
+    assert len(reductions(make, stack, SUM._replace(uses=reads), copy, mean)) == n
+
+
 def test_a_stack_that_the_backward_pass_reads_too(make: Make) -> None:
-    other = Buffer("mul.1", "f32[8,64]", (7, 8), f"{BACKWARD}/mul")
+    other = Buffer("mul.1", "f32[8,64]", (7, 8), f"{BACKWARD}/mul", "fusion(%x)")
     stack = STACK._replace(live=(2, 7), uses="  sum.1, operand 0\n  mul.1, operand 0")
     assert reductions(make, stack, SUM, other) == []
+    assert len(reductions(make, stack, SUM, other._replace(op_name=f"{FORWARD}/mul"))) == 1
 
 
 @pytest.mark.parametrize(("user", "n"), [("exp.1", 0), ("add.2", 1), ("dot.1", 0)])
@@ -90,16 +173,47 @@ def test_a_result_that_depends_on_all_iterations(user: str, n: int, make: Make) 
     assert len(reductions(make, stack, SUM._replace(uses=f"  {user}, operand 0"), weights, other, mean, after)) == n
 
 
-@pytest.mark.parametrize(("name", "n"), [("jit(f)/jvp()/add", 0), (f"{BACKWARD}/mul", 1)])
-def test_a_result_that_the_program_uses_is_not_kept_by_the_loop(name: str, n: int, make: Make) -> None:
+@pytest.mark.parametrize(
+    ("limits", "n"),
+    [({}, 1), ({"MAX_FOLLOWED": 4}, 1), ({"MAX_FOLLOWED": 3}, 0), ({"MAX_ROUNDS": 3}, 1), ({"MAX_ROUNDS": 2}, 0)],
+)
+def test_what_is_too_much_to_follow_may_depend_on_all_iterations(
+    limits: dict[str, int], n: int, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, limit in limits.items():
+        monkeypatch.setattr(uses, name, limit)
+    stack = STACK._replace(live=(2, 6), uses="  sum.1, operand 0\n  dot.1, operand 0")
+    exp = Buffer("exp.1", "f32[8,64]", (5, 9), f"{FORWARD}/exp", uses="  add.2, operand 0")
+    other = Buffer("add.2", "f32[8,64]", (5, 9), f"{FORWARD}/add")
+    product = Buffer("dot.1", "f32[64]", (6, 9), f"{FORWARD}/dot_general", "dot(%x, %y)")
+    assert len(reductions(make, stack, SUM._replace(uses="  exp.1, operand 0"), exp, other, product)) == n
+
+
+@pytest.mark.parametrize(
+    ("name", "opcode", "n"),
+    [
+        ("jit(f)/jvp()/add", "reduce", 0),
+        (f"{BACKWARD}/mul", "reduce", 1),
+        *(("jit(f)/jvp()/add", opcode, 1) for opcode in ("tuple", "get-tuple-element", "while", "bitcast")),
+    ],
+)
+def test_a_result_that_the_program_uses_is_not_kept_by_the_loop(name: str, opcode: str, n: int, make: Make) -> None:
     """What jax.lax.map returns goes on, and is no input of its body that could be offloaded or computed again."""
     stack = STACK._replace(live=(2, 7))
     gradient = Buffer("mul.1", "f32[8,64]", (7, 8), f"{BACKWARD}/mul")
     again = Buffer("tanh.1", "f32[64]", (7, 7), f"{BACKWARD}/while/body/checkpoint/rematted_computation/tanh")
-    reader = SUM._replace(op_name=name)
+    reader = SUM._replace(op_name=name, instruction=f"{opcode}(%x)")
     dump = program(make, [SMALL, stack, reader, gradient, again], "tpu")
     assert len(advice(dump, "offload")) == n
-    assert advice(dump, "recompute") == []
+    if not n:
+        assert advice(dump, "recompute") == []
+
+
+def test_a_result_that_something_unknown_reads(make: Make) -> None:
+    gradient = Buffer("mul.1", "f32[8,64]", (7, 8), f"{BACKWARD}/mul")
+    again = Buffer("tanh.1", "f32[64]", (7, 7), f"{BACKWARD}/while/body/checkpoint/rematted_computation/tanh")
+    stack = STACK._replace(live=(2, 7), uses="  gone.1, operand 0\n  mul.1, operand 0")
+    assert len(advice(program(make, [SMALL, gradient, again, stack], "tpu"), "offload")) == 1
 
 
 def test_stacks_of_one_loop_are_one_row(make: Make) -> None:
@@ -153,3 +267,11 @@ def test_the_gradient_of_weights_that_a_loop_returns(make: Make) -> None:
     dump = program(make, [QUERIES, SCORES, MATRIX, ATTENDED, WEIGHTS, gradient, SUM, SMALL])
     (row,) = advice(dump, "attention")
     assert (row["n_buffers"], row["bytes"]) == (2, 2 * MATRIX.size)
+
+
+def test_the_gradient_of_weights_that_a_loop_and_the_program_return(make: Make) -> None:
+    gradient = Buffer("broadcast.1", WEIGHTS.shape, (5, 7), f"{BACKWARD}/broadcast_in_dim", "broadcast(%x)")
+    weights = WEIGHTS._replace(allocation=output("", WEIGHTS.shape).allocation)
+    dump = program(make, [QUERIES, SCORES, MATRIX, ATTENDED, weights, gradient, SUM, SMALL])
+    (row,) = advice(dump, "attention")
+    assert (row["n_buffers"], row["bytes"]) == (3, 2 * MATRIX.size + gradient.size)
