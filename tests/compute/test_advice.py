@@ -306,14 +306,30 @@ def test_what_changes_nothing_that_is_computed_is_tried_first(needed: int, kinds
 
 @pytest.mark.parametrize(
     ("planned", "is_reached", "shown"),
-    [("batch", True, ["donate"]), ("donate", True, []), ("batch", False, ["dtype", "donate"]), ("", True, [])],
-)
+    [
+        ("batch", True, ["donate", "tuple"]), ("dtype", True, ["donate", "tuple"]), ("donate", True, []),
+        ("batch", False, ["dtype", "donate", "tuple"]), ("", True, []),
+        ("", False, ["batch", "dtype", "donate", "tuple"]),
+    ],
+)  # fmt: skip
 def test_what_may_be_enough_besides_a_plan(planned: str, is_reached: bool, shown: list[str]) -> None:
     """If the plan is enough, that is what changes less than it does."""
-    rows = [{"kind": k, "in_plan": k == planned, "upper": n} for k, n in [("batch", 9), ("dtype", 9), ("donate", 9)]]
-    rows.append({"kind": "shape", "in_plan": False, "upper": 8})
+    upper = {"batch": 9, "dtype": 9, "donate": 9, "tuple": 9, "shape": 8}
+    rows = [{"kind": k, "in_plan": k == planned, "upper": n} for k, n in upper.items()]
     plan = compute.Plan(device_total=100, budget=91, saved=9 if is_reached else 8, n=1 if planned else 0)
     assert [row["kind"] for row in compute.enough_alone(rows, plan)] == shown
+
+
+def test_the_largest_lower_bounds_are_chosen(make: Make) -> None:
+    """Not the largest upper bounds, and none without a lower bound."""
+    values = [value(i, f"a.{i}", 8, 8 * i) for i in range(3)]
+    dump = xlamem.read(make(attacks.dump(values, ranges=[f"a.{i}{{}}:0-1" for i in range(3)]), "cpu_after_opt"))
+    w = WhatIf(program(dump))
+    found = [
+        Intervention("donate", np.array([i]), Change(-lower, w.none), lower, upper, "likely", "")
+        for i, (lower, upper) in enumerate([(2, 8), (3, 4), (0, 8)])
+    ]
+    assert [_chosen(w, found, needed) for needed in (3, 4, 6)] == [[1], [1, 0], [1, 0]]
 
 
 def test_budgets_that_are_kept_or_out_of_reach(dump: xlamem.Dump) -> None:
