@@ -90,6 +90,15 @@ def test_an_ambiguous_batch(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found is wanted, dimensions
 
 
+def test_dimensions_of_a_value_without_a_shape() -> None:
+    shapes = pa.array(["f32[8,4]", "f32[]", "(f32[2])"])
+    a: Any = SimpleNamespace(_shapes=(np.array([-1, 0, 1, 2]), shapes))
+    dimensions = LayerActivations.dimensions.func(a)
+    assert dimensions[:, :2].tolist() == [[0, 0], [8, 4], [0, 0], [0, 0]]
+    a = SimpleNamespace(_shapes=(np.array([-1, 0]), shapes[:1]))
+    assert LayerActivations.dimensions.func(a)[:, :2].tolist() == [[0, 0], [8, 4]]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_cells_of_small_buffers(seed: int) -> None:
     """Those in which no large buffer ever is."""
@@ -364,6 +373,29 @@ def test_what_follows_in_a_slot_after_a_gap_is_something_else(start: int, n: int
     chains = program(dump).chains
     assert len(set(chains[:2].tolist())) == 3 - n
     assert chains[2] == chains[0]
+
+
+@pytest.mark.parametrize(("offset", "extent"), [(0, 64), (8, 56), (64, 0), (72, 0)])
+def test_what_lies_beyond_an_allocation_does_not_count(offset: int, extent: int, make: Callable[..., Path]) -> None:
+    members = attacks.dump([value(0, "a.0", 64, offset)], size=64, ranges=["a.0{}:0-1"])
+    assert program(xlamem.read(make(members))).extent.tolist() == [extent]
+
+
+def test_chains_of_several_slots(make: Callable[..., Path]) -> None:
+    values = [value(i, f"a.{i}", 192, 192 * i, "f32[6,8]{1,0}") for i in range(3)]
+    ranges = ["a.0{}:0-3", "a.1{}:1-2", "a.2{}:2-2"]
+    dump = xlamem.read(make(attacks.dump(values, ranges=ranges), "cpu_after_optimizations"))
+    assert len(set(program(dump).chains.tolist())) == 3
+
+
+def test_a_value_without_a_live_range_may_fill_the_gap_of_a_chain(make: Callable[..., Path]) -> None:
+    values = [value(i, f"a.{i}", 192, 0, "f32[6,8]{1,0}") for i in range(3)]
+    members = attacks.dump(values, ranges=["a.1{}:0-0", "a.2{}:3-3"])
+    assert len(set(program(xlamem.read(make(members, "cpu_after_optimizations"))).chains.tolist())) == 1
+
+
+def test_a_program_without_values_has_no_chains(make: Callable[..., Path]) -> None:
+    assert program(xlamem.read(make(attacks.dump([]), "cpu_after_optimizations"))).chains.tolist() == []
 
 
 def test_updates_of_an_argument_are_one_chain(make: Callable[..., Path]) -> None:
