@@ -119,6 +119,20 @@ def test_names() -> None:
     assert xlamem.buffer(dump, first).value["value_id"] == int(first)
 
 
+@pytest.mark.parametrize(("name", "wanted"), [("mul", "v.1, v.0, v.4"), ("exp", "v.6, v.5")])
+def test_buffers_of_a_name_that_are_suggested(name: str, wanted: str, make: Callable[..., Path]) -> None:
+    """Those that are live at the peak, at step 2, come first, then the largest."""
+    live = ["2-3", "0-2", "3-4", "0-1", "0-3", "0-1", "3-4", "2-2"]
+    sizes, called = [16, 32, 256, 128, 8, 16, 64, 4096], ["mul"] * 5 + ["exp"] * 2 + ["dot"]
+    names = [f"v.{i}" for i in range(8)]
+    values = [attacks.value(i, v, sizes[i], 4096 * i) for i, v in enumerate(names)]
+    records = [attacks.record(i, v, attacks.op_name(f"jit(f)/layer/{called[i]}")) for i, v in enumerate(names)]
+    ranges = [f"{v}{{}}:{steps}" for v, steps in zip(names, live, strict=True)]
+    dump = xlamem.read(make(attacks.dump(values, records=records, ranges=ranges)))
+    with pytest.raises(xlamem.UsageError, match=re.escape(f"did you mean {wanted}?")):
+        xlamem.buffer(dump, name)
+
+
 def test_ids_of_19_digits(make: Callable[..., Path]) -> None:
     ids = (1, (1 << 63) - 1)
     text = attacks.dump([attacks.value(i, f"v.{i}") for i in ids])

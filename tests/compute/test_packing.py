@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 from brute import hostile
 from conftest import DUMPS
@@ -13,7 +16,7 @@ from render import render
 
 import xlamem
 from xlamem.compute import bills
-from xlamem.compute.packing import Packing, _Arena
+from xlamem.compute.packing import Packing, _Arena, _Blocks
 from xlamem.compute.program import program
 
 
@@ -85,6 +88,14 @@ def test_real(name: str) -> None:
     for packing in xlamem.repack(dump, 0):
         assert_valid(dump, packing)
         assert packing.is_optimal or packing.memory_space in free
+
+
+def test_orders_of_blocks() -> None:
+    """By height, duration, area, first and last step; of equal ones, the largest area first."""
+    height, duration, begin = np.array([2, 3, 1, 3]), np.array([5, 1, 9, 2]), np.array([7, 0, 2, 0])
+    blocks: Any = SimpleNamespace(height=height, duration=duration, begin=begin)
+    orders = [order.tolist() for order in _Blocks.orders(blocks)]
+    assert orders == [[3, 1, 0, 2], [2, 0, 3, 1], [0, 2, 3, 1], [3, 1, 2, 0], [0, 2, 3, 1]]
 
 
 def test_slots_of_tuple_tables_are_shared() -> None:

@@ -130,6 +130,17 @@ def test_an_asynchronous_call_of_a_computation(
 ) -> None:
     """A gather on a SparseCore is no copy of its operand, and its computation may be that of another gather too."""
     call = 'f32[2] custom-call(%p), custom_call_target="TODO(b/1)", called_computations={%shared}'
+    assert name_of_asynchronous(call, at_done, with_hlo, make) == wanted
+
+
+def test_an_asynchronous_fusion_has_the_name_of_its_root(make: Callable[..., Path]) -> None:
+    """Its computation is that of no other fusion."""
+    fusion, at_done = "f32[2] fusion(%p), kind=kLoop, calls=%shared", ', metadata={op_name="jit(f)/two/gather"}'
+    assert name_of_asynchronous(fusion, at_done, True, make) == "jit(f)/three/gather"
+
+
+def name_of_asynchronous(call: str, at_done: str, with_hlo: bool, make: Callable[..., Path]) -> str | None:
+    """Return the name of the result of an instruction that runs asynchronously."""
     text = f"""\
 %shared (q: f32[2]) -> f32[2] {{
   %q = f32[2] parameter(0)
@@ -154,7 +165,8 @@ ENTRY %main (x: f32[2]) -> f32[2] {{
     ]
     values, ranges = [value(1, "a"), value(2, "c", offset=8)], ["a{}:0-3", "c{}:1-3"]
     members = attacks.dump(values, records=records, ranges=ranges, hlo=attacks.hlo(text) if with_hlo else "")
-    assert xlamem.buffer(xlamem.read(make(members)), 2).value["op_name"] == wanted
+    name: str | None = xlamem.buffer(xlamem.read(make(members)), 2).value["op_name"]
+    return name
 
 
 GATHER = """\
