@@ -318,6 +318,7 @@ def test_what_may_be_enough_besides_a_plan(planned: str, is_reached: bool, shown
     rows = [{"kind": k, "in_plan": k == planned, "upper": n} for k, n in upper.items()]
     plan = compute.Plan(device_total=100, budget=91, saved=9 if is_reached else 8, n=1 if planned else 0)
     assert [row["kind"] for row in compute.enough_alone(rows, plan)] == shown
+    assert compute.enough_alone(rows, None) == []
 
 
 def test_the_largest_lower_bounds_are_chosen(make: Make) -> None:

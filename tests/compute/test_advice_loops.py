@@ -127,6 +127,12 @@ def test_what_computes_from_a_stack(opcode: str, make: Make) -> None:
     assert len(reductions(make, STACK, SUM._replace(instruction=f"{opcode}(%x)"))) == 1
 
 
+@pytest.mark.parametrize(("opcode", "n"), [("fusion", 1), ("custom-call", 0)])
+def test_all_readers_compute_something(opcode: str, n: int, make: Make) -> None:
+    other = Buffer("other.1", "f32[8,64]", (4, 9), f"{FORWARD}/add", f"{opcode}(%x)")
+    assert len(reductions(make, STACK._replace(uses="  sum.1, operand 0\n  other.1, operand 0"), SUM, other)) == n
+
+
 def test_a_reader_whose_text_is_unknown(make: Make) -> None:
     assert len(reductions(make, STACK._replace(uses="  sum.1, operand 0\n  gone.1, operand 0"), SUM)) == 1
 
@@ -138,6 +144,13 @@ def test_copies_of_a_stack_are_followed(make: Make) -> None:
     saved = 2 * STACK.size - 2 * SUM.size  # the sum, and the one that remains
     assert row["lower"] == least(saved, stack, copy, SMALL)
     assert reductions(make, stack, copy._replace(uses="")) == []
+
+
+@pytest.mark.parametrize(("rounds", "n"), [(1, 0), (2, 1)])
+def test_copies_are_followed_so_far(rounds: int, n: int, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_results, "MAX_ROUNDS", rounds)
+    copy = Buffer("copy.1", SHAPE, (4, 5), instruction="copy(%x)", uses="  sum.1, operand 0")
+    assert len(reductions(make, STACK._replace(uses="  copy.1, operand 0"), copy, SUM._replace(live=(5, 9)))) == n
 
 
 def test_a_result_of_a_stack_and_its_copy_counts_once(make: Make) -> None:
@@ -164,13 +177,15 @@ def test_a_stack_that_the_backward_pass_reads_too(make: Make) -> None:
 
 @pytest.mark.parametrize(("user", "n"), [("exp.1", 0), ("add.2", 1), ("dot.1", 0)])
 def test_a_result_that_depends_on_all_iterations(user: str, n: int, make: Make) -> None:
-    """A mean of states with weights that are computed from all of them cannot be added up."""
+    """A mean of states with weights that are computed from all of them cannot be added up, in whatever order."""
     stack = STACK._replace(live=(2, 6), uses="  sum.1, operand 0\n  dot.1, operand 1")
     weights = Buffer("exp.1", "f32[8,64]", (5, 6), f"{FORWARD}/exp", uses="  dot.1, operand 0")
     other = Buffer("add.2", "f32[8,64]", (5, 9), f"{FORWARD}/add", uses="  dot.2, operand 0")
     mean = Buffer("dot.1", "f32[64]", (6, 9), f"{FORWARD}/dot_general", "dot(%x, %y)")
     after = Buffer("dot.2", "f32[64]", (7, 9), f"{FORWARD}/dot_general", "dot(%x, %y)")
-    assert len(reductions(make, stack, SUM._replace(uses=f"  {user}, operand 0"), weights, other, mean, after)) == n
+    buffers = [stack, SUM._replace(uses=f"  {user}, operand 0"), weights, other, mean, after, SMALL]
+    for i in range(len(buffers)):
+        assert len(advice(program(make, buffers[i:] + buffers[:i]), "reduce")) == n
 
 
 @pytest.mark.parametrize(
@@ -184,9 +199,10 @@ def test_what_is_too_much_to_follow_may_depend_on_all_iterations(
         monkeypatch.setattr(uses, name, limit)
     stack = STACK._replace(live=(2, 6), uses="  sum.1, operand 0\n  dot.1, operand 0")
     exp = Buffer("exp.1", "f32[8,64]", (5, 9), f"{FORWARD}/exp", uses="  add.2, operand 0")
-    other = Buffer("add.2", "f32[8,64]", (5, 9), f"{FORWARD}/add")
+    other = Buffer("add.2", "f32[8,64]", (5, 9), f"{FORWARD}/add", uses="  late.1, operand 0")
+    late = Buffer("late.1", "f32[8,64]", (7, 9), f"{FORWARD}/add")  # after the last reader
     product = Buffer("dot.1", "f32[64]", (6, 9), f"{FORWARD}/dot_general", "dot(%x, %y)")
-    assert len(reductions(make, stack, SUM._replace(uses="  exp.1, operand 0"), exp, other, product)) == n
+    assert len(reductions(make, stack, SUM._replace(uses="  exp.1, operand 0"), exp, other, late, product)) == n
 
 
 @pytest.mark.parametrize(

@@ -381,11 +381,12 @@ def test_what_lies_beyond_an_allocation_does_not_count(offset: int, extent: int,
     assert program(xlamem.read(make(members))).extent.tolist() == [extent]
 
 
-def test_chains_of_several_slots(make: Callable[..., Path]) -> None:
-    values = [value(i, f"a.{i}", 192, 192 * i, "f32[6,8]{1,0}") for i in range(3)]
-    ranges = ["a.0{}:0-3", "a.1{}:1-2", "a.2{}:2-2"]
+@pytest.mark.parametrize(("start", "n"), [(1, 3), (2, 6)])
+def test_chains_of_several_slots(start: int, n: int, make: Callable[..., Path]) -> None:
+    values = [value(i, f"a.{i}", 192, 192 * (i // 2), "f32[6,8]{1,0}") for i in range(6)]
+    ranges = [f"a.{i}{{}}:{(0, start)[i % 2]}-{(1, 3)[i % 2]}" for i in range(6)]
     dump = xlamem.read(make(attacks.dump(values, ranges=ranges), "cpu_after_optimizations"))
-    assert len(set(program(dump).chains.tolist())) == 3
+    assert len(set(program(dump).chains.tolist())) == n
 
 
 def test_a_value_without_a_live_range_may_fill_the_gap_of_a_chain(make: Callable[..., Path]) -> None:
