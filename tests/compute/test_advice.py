@@ -18,8 +18,8 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import compute
-from xlamem.compute.advice import MIN_SHARE, TRY, _chosen
-from xlamem.compute.interventions import Intervention
+from xlamem.compute.advice import MIN_SHARE, TRY, _chosen, _rank
+from xlamem.compute.interventions import Confidence, Intervention, Kind
 from xlamem.compute.program import program
 from xlamem.compute.what_if import Change, WhatIf
 
@@ -239,6 +239,18 @@ def test_what_changes_results_counts_half() -> None:
     """Donating the averages and keeping them in a smaller type save the same at most."""
     rows = xlamem.advise(xlamem.read(STORED / "tpu-averages" / "base")).to_pylist()
     assert [(r["kind"], r["rank"]) for r in rows][:2] == [("donate", 0), ("dtype", 1)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "lower", "confidence", "rank"),
+    [
+        ("donate", 2, "exact", -10), ("donate", 2, "likely", -10), ("donate", 2, "try", -5), ("dtype", 2, "likely", -5),
+        ("dtype", 2, "try", -2.5), ("donate", 0, "likely", -8), ("donate", -2, "likely", -8),
+    ],
+)  # fmt: skip
+def test_ranks(kind: Kind, lower: int, confidence: Confidence, rank: float) -> None:
+    change = Change(0, np.zeros(1, np.int64))
+    assert _rank(Intervention(kind, np.array([0]), change, lower, 8, confidence, "")) == rank
 
 
 def test_collectives() -> None:

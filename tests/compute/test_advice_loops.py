@@ -146,6 +146,14 @@ def test_copies_of_a_stack_are_followed(make: Make) -> None:
     assert reductions(make, stack, copy._replace(uses="")) == []
 
 
+@pytest.mark.parametrize(("n_elements", "n"), [(32, 0), (33, 1)])
+def test_most_of_a_stack_is_a_copy_of_it(n_elements: int, n: int, make: Make) -> None:
+    """A half is a result, which is too large."""
+    copy = Buffer("slice.1", f"f32[8,64,{n_elements}]", (4, 5), instruction="slice(%x)", uses="  sum.1, operand 0")
+    stack = STACK._replace(uses="  slice.1, operand 0")
+    assert len(reductions(make, stack, copy, SUM._replace(live=(5, 9)))) == n
+
+
 @pytest.mark.parametrize(("rounds", "n"), [(1, 0), (2, 1)])
 def test_copies_are_followed_so_far(rounds: int, n: int, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_results, "MAX_ROUNDS", rounds)

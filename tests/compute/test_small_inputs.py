@@ -384,8 +384,8 @@ def test_what_lies_beyond_an_allocation_does_not_count(offset: int, extent: int,
 @pytest.mark.parametrize(("start", "n"), [(1, 3), (2, 6)])
 def test_chains_of_several_slots(start: int, n: int, make: Callable[..., Path]) -> None:
     values = [value(i, f"a.{i}", 192, 192 * (i // 2), "f32[6,8]{1,0}") for i in range(6)]
-    ranges = [f"a.{i}{{}}:{(0, start)[i % 2]}-{(1, 3)[i % 2]}" for i in range(6)]
-    dump = xlamem.read(make(attacks.dump(values, ranges=ranges), "cpu_after_optimizations"))
+    ranges = [f"a.{i}{{}}:{(0, start)[i % 2]}-{(1, 9)[i % 2]}" for i in range(6)]
+    dump = xlamem.read(make(attacks.dump(values, ranges=ranges, steps=10), "cpu_after_optimizations"))
     assert len(set(program(dump).chains.tolist())) == n
 
 
