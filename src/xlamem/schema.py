@@ -793,7 +793,7 @@ COMPUTED_TABLES = (
         "intervention that saves memory",
         "compute",
         (
-            _int("rank", "0 for the first one: those that save most; try and dtype count half"),
+            _int("rank", "position in the list, 0 for the first; of what each saves, try and dtype count half"),
             _name(
                 "kind",
                 "donate or shard an argument; shape: a layout without padding; dtype: a smaller element type; "

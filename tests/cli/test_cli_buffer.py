@@ -61,15 +61,15 @@ def test_json(run: Any) -> None:
 
 def test_the_callers_of_a_line(run: Any) -> None:
     """The innermost first, some on the screen and all in JSON; none for an argument."""
-    calls = json.loads(run(TPU, "copy-start.1{0}", "--json").out)["callers"]
+    calls = json.loads(run(TPU, "copy-start.1{0}", "--json").out)["calls"]
     assert [(call["file"], call["line"], call["function"]) for call in calls[:2]] == [
         ("/home/user/model/scripts/models.py", 369, "host_offload.<locals>.m_host_offload"),
         ("/home/user/model/scripts/gen.py", 76, "child"),
     ]  # fmt: skip
     text = " ".join(run(TPU, "copy-start.1{0}").out.split())
-    assert " callers models.py:369 (m_host_offload) < gen.py:76 (child) < " in text
-    assert json.loads(run(TPU, "x.1", "--json").out)["callers"] == []
-    assert "callers" not in run(TPU, "x.1").out
+    assert " calls models.py:369 (m_host_offload) < gen.py:76 (child) < " in text
+    assert json.loads(run(TPU, "x.1", "--json").out)["calls"] == []
+    assert "calls" not in run(TPU, "x.1").out
 
 
 def test_a_name_that_does_not_exist(run: Any) -> None:

@@ -606,7 +606,7 @@ def test_when_a_buffer_is_live(about: Row, text: str) -> None:
 def test_callers_of_a_buffer() -> None:
     calls: list[Row] = [{"file": f"/m/{c}.py", "line": i, "function": f"f {c}"} for i, c in enumerate("abcde")]
     shown = [f"{c}.py:{i} (f {c})" for i, c in enumerate("abcd")]
-    assert [buffer._callers(calls[:n]).replace("\xa0", " ") for n in (0, 1, 2, 4, 5)] == [
+    assert [buffer._calls(calls[:n]).replace("\xa0", " ") for n in (0, 1, 2, 4, 5)] == [
         "", "", " < ".join(shown[:2]), " < ".join(shown), " < ".join([*shown, "…"]),
     ]  # fmt: skip
     assert buffer._call({"file": "a.py", "line": None, "function": None}) == "a.py"

@@ -241,6 +241,23 @@ def test_a_result_that_something_unknown_reads(make: Make) -> None:
     assert len(advice(program(make, [SMALL, gradient, again, stack], "tpu"), "offload")) == 1
 
 
+@pytest.mark.parametrize(
+    ("op_name", "instruction", "n"),
+    [
+        ("jit(f)/jvp()/add", "fusion(%x)", 0),
+        ("", "fusion(%x)", 1),  # the compiler does not say what it is for
+        ("jit(f)/jvp()/while", "slice(%x)", 1),  # a move for the backward pass
+        ("jit(f)/jvp()/while", "copy-start(%x)", 1),
+    ],
+)
+def test_readers_that_may_be_of_the_backward_pass(op_name: str, instruction: str, n: int, make: Make) -> None:
+    """A stack that they read is kept for the backward pass all the same."""
+    stack = STACK._replace(live=(2, 7))
+    reader = SUM._replace(op_name=op_name, instruction=instruction)
+    gradient = Buffer("mul.1", "f32[8,64]", (7, 8), f"{BACKWARD}/mul")
+    assert len(advice(program(make, [SMALL, stack, reader, gradient], "tpu"), "recompute")) == n
+
+
 def test_stacks_of_one_loop_are_one_row(make: Make) -> None:
     """Gradients of all weights, of which the mean is taken afterwards."""
     others = [loop(f"while.1{{{i}}}", 8, f"{FORWARD}/while", live=(2, 4)) for i in (2, 3)]

@@ -47,6 +47,8 @@ def test_outputs_that_replace_it_are_sharded_as_well(make: Make) -> None:
         ({}, {"shape": "f32[64,32]"}, None),  # larger in one dimension, smaller in another
         ({}, {"shape": "bf16[64,64]"}, None),
         ({}, {"op_name": "opt"}, None),
+        ({"op_name": "xs[0]"}, {"op_name": "ws[0]"}, None),  # of any two lists
+        ({"op_name": "xs[0].w"}, {"op_name": "ws[0].w"}, "ws"),
     ],
 )
 def test_arrays_with_the_same_path(
@@ -65,3 +67,28 @@ def test_the_smallest_array_with_a_path_counts(make: Make) -> None:
     average = argument("ema['a']['w']", "f32[32,64]", 2)
     rows = shardings(make, EXCHANGED, PARAMS, STATE, average)
     assert sorted((r["argument"], "f32[16,64]" in r["action"]) for r in rows) == [("ema", True), ("opt", True)]
+
+
+@pytest.mark.parametrize(("bias", "n"), [("f32[8]", 1), ("f32[16]", 0)])
+def test_a_larger_model_of_the_same_layers(bias: str, n: int, make: Make) -> None:
+    """Its weights are larger by two factors, its biases by one. Small arrays of a state are on each device."""
+    small = argument("params['a']['b']", "f32[8]", 2)
+    rows = shardings(make, EXCHANGED, PARAMS, STATE, small, argument("opt[0].mu['a']['b']", bias, 3))
+    assert [r["n_buffers"] for r in rows] == [1] * n
+
+
+@pytest.mark.parametrize(
+    ("of_params", "of_state", "n"),
+    [("devices=[4,1]<=[4]", "replicated", 1), ("replicated", "devices=[1,4]<=[4]", 0), ("", "devices=[4]<=[4]", 1)],
+)
+def test_printed_shardings(of_params: str, of_state: str, n: int, make: Make) -> None:
+    buffers = [
+        b._replace(instruction=f"{b.instruction}, sharding={{{text}}}" if text else b.instruction)
+        for b, text in ((PARAMS, of_params), (STATE, of_state))
+    ]
+    assert len(shardings(make, EXCHANGED, *buffers)) == n
+
+
+@pytest.mark.parametrize("shape", ["f32[64,,64]", "f32[,]", f"f32[{'9' * 400},64]", "f32[]"])
+def test_shapes_that_are_no_shapes(shape: str, make: Make) -> None:
+    assert shardings(make, EXCHANGED, PARAMS, STATE._replace(shape=shape)) == []

@@ -260,7 +260,7 @@ def _lines_of(around: dict[str, set[str]], lines: Counter[str]) -> Counter[str]:
 def _calls_of_one_side(c: Context) -> tuple[list[str], list[str]]:
     """Return file and line of the calls of functions with `jax.checkpoint` that only A and only B has.
 
-    Where both sides have such calls, they may be the same in a function with another name: none is known to be new.
+    If each side has calls that the other one lacks, these may be the same in a function with another name: none then.
     """
     a, b = (_checkpointed_calls(*side) for side in zip((c.m.a, c.m.b), c.op_names, strict=True))
     gone, new = ([mine[key] for key in mine if key not in theirs] for mine, theirs in ((a, b), (b, a)))
@@ -278,7 +278,7 @@ def _checkpointed_calls(p: Program, names: Names) -> dict[tuple[str, str], str]:
     caller = take(callers_outside(table), row)
     rows = pc.take(table.select(("file", "function", "line")), arrow_array(np.unique(caller[caller >= 0]))).to_pylist()
     in_model = [r for r in rows if r["file"] and not re.search(LIBRARY, r["file"])]
-    calls = [(r["file"].rpartition("/")[2], r["function"], r["line"]) for r in in_model]
+    calls = [(re.split(r"[/\\]", r["file"])[-1], r["function"], r["line"]) for r in in_model]
     return {(file, function): f"{file}:{line}" for file, function, line in calls}
 
 

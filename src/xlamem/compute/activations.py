@@ -121,8 +121,14 @@ class Activations:
 
     def mostly_on_lines_of(self, others: Mask, values: Ints) -> bool:
         """Return whether most bytes of these values are of lines that compute some of the others, too."""
-        line, extent = distinct_rows(*self.lines), self.p.extent[values]
-        return 2 * int(extent[np.isin(line[values], line[others])].sum()) > int(extent.sum())
+        extent = self.p.extent[values]
+        is_on_line = np.isin(self._line[values], np.unique(self._line[others]))
+        return 2 * int(extent[is_on_line].sum()) > int(extent.sum())
+
+    @cached_property
+    def _line(self) -> Ints:
+        """Equal codes for values of equal lines."""
+        return distinct_rows(*self.lines)
 
     def is_saved_by_policy(self, values: Ints) -> Mask:
         """Return which of these values of the forward pass a policy of jax.checkpoint saves, by their names."""

@@ -140,9 +140,9 @@ def _limit(budget: int | str | None, device: str | None) -> int | None:
 
 
 def enough_alone(rows: list[dict[str, Any]], plan: Plan | None) -> list[dict[str, Any]]:
-    """Return the rows of ``advice`` that may reach the budget alone, if those of the plan do not for certain.
+    """Return the rows of ``advice`` that may reach the budget alone, by their upper bounds, besides the plan.
 
-    If they do, but change what is computed, these are only rows that do not.
+    If the plan reaches it for certain, these are only rows that change nothing that is computed, where the plan does.
     """
     if plan is None or (not plan.n and plan.is_reached):
         return []

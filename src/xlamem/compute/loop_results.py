@@ -13,7 +13,7 @@ from .columns import Ints
 from .interventions import MIN_SHARE, Intervention, largest_first, rescheduled_at_worst
 from .origins import MAX_ROUNDS, has_opcode, uses_of
 from .stacks import LoopActivations
-from .uses import depends_on_itself
+from .uses import depend_on_each_other
 from .what_if import Change
 
 REDUCE_LOWER, REDUCE_UPPER = 0.75, 1.1
@@ -71,7 +71,7 @@ def _computed_from(a: LoopActivations, stack: int) -> tuple[Ints, Ints]:
         new = np.setdiff1d(written[is_copy], reached)
         if not len(new):
             # A mean with weights that depend on all iterations, for example, needs a second pass.
-            is_one_pass = not depends_on_itself(a.p, np.unique(np.concatenate(readers)))
+            is_one_pass = not depend_on_each_other(a.p, np.unique(np.concatenate(readers)))
             return (reached, np.unique(np.concatenate(results))) if is_one_pass else none
         reached = np.concatenate([reached, new])
     return none

@@ -50,7 +50,7 @@ class Buffer:
     """First step of the peak of its memory space."""
     definer: Row | None
     """The row of the defining instruction in `instructions`; None if it is not printed."""
-    callers: list[Row]
+    calls: list[Row]
     """File, line and function of its source line and of the calls that lead to it, the innermost first, without those
     of installed libraries; empty if the dump has no stack frame for it."""
     users: list[Row]
@@ -98,7 +98,7 @@ def buffer(dump: DumpLike, name: str | int) -> Buffer:
         end=end if start >= 0 else None,
         peak_step=peak_step if peak_step >= 0 else None,
         definer=p.tables["instructions"].slice(row, 1).to_pylist()[0] if row >= 0 else None,
-        callers=calls_outside(p.optional("frames"), int(stack_frames(p, np.array([value]))[0])),
+        calls=calls_outside(p.optional("frames"), int(stack_frames(p, np.array([value]))[0])),
         users=_users(p, value),
         positions=_of_value(p, "positions", value, ["instruction", "shape_index"]),
         mates=_mates(p, value),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .aliasing import is_partitioned, matched
+from .columns import take_text
 from .interventions import Confidence, Intervention, argument_names, largest_first, rescheduled_at_worst
 from .origins import origins
 from .what_if import Change, WhatIf
@@ -21,7 +23,8 @@ MAX_ARRAYS = 1 << 14
 """Maximum number of arrays of arguments that are compared."""
 
 _PART = re.compile(r"\.\w+|\[[^\]]*\]")
-_SHAPE = re.compile(r"(\w+)\[([\d,]+)\]")
+_SHAPE = re.compile(r"(\w+)\[((?:\d{1,17},)*\d{1,17})\]")
+_NAMED = re.compile(r"[A-Za-z_]")
 
 
 class _Array(NamedTuple):
@@ -43,12 +46,31 @@ def unsharded_arguments(w: WhatIf) -> Iterator[Intervention]:
     by_path, by_end = (_smallest(arrays, ends=ends) for ends in (False, True))
     found: dict[str, list[tuple[_Array, _Array]]] = {}
     for a in arrays:
-        like = [by_path.get((a.path[i:], a.element_type)) for i in range(len(a.path))]
-        like.append(by_end.get((a.path, a.element_type)))
+        like = [by_path.get((a.path[i:], a.element_type)) for i in range(len(a.path)) if _is_named(a.path[i:])]
+        like.append(by_end.get((a.path, a.element_type)) if _is_named(a.path) else None)
         sharded = next((b for b in like if b and b.root != a.root and _is_part(b.dimensions, a.dimensions)), None)
         if sharded:
             found.setdefault(a.root, []).append((a, sharded))
-    yield from (_sharded_like(w, root, pairs) for root, pairs in found.items())
+    for root, pairs in found.items():
+        ratios = {_size(a) // max(1, _size(b)) for a, b in pairs}
+        if 1 in ratios or len(ratios) == 1:  # otherwise, it may be of a larger model
+            pairs = [(a, b) for a, b in pairs if a.dimensions != b.dimensions]
+            if pairs and not _is_sharded(w, pairs):
+                yield _sharded_like(w, root, pairs)
+
+
+def _is_named(path: tuple[str, ...]) -> bool:
+    """Return whether a path has more than the numbers of elements, which any two lists have."""
+    return any(_NAMED.search(part) for part in path)
+
+
+def _is_sharded(w: WhatIf, pairs: list[tuple[_Array, _Array]]) -> bool:
+    """Return whether the printed shardings say the opposite: the first of these arrays are sharded, the others not."""
+    parameters = matched(w.p)[0]
+    rows = w.p.instruction_row[parameters.value[[array.row for pair in pairs for array in pair]]]
+    texts = take_text(w.p.tables["instructions"]["sharding"], rows).to_pylist()
+    both = zip(texts[::2], texts[1::2], strict=True)
+    return any("devices=" in (a or "") and "replicated" in (b or "") for a, b in both)
 
 
 def _smallest(arrays: list[_Array], *, ends: bool) -> dict[tuple[tuple[str, ...], str], _Array]:
@@ -70,20 +92,20 @@ def _arrays(w: WhatIf) -> list[_Array]:
     shapes = p.value_text("shape", value).to_pylist()
     arrays = []
     for row, root, name, shape in zip(rows.tolist(), roots, names, shapes, strict=True):
-        path = tuple(_PART.findall((name or "")[len(root) :]))
+        # An argument without a name has the path of another one, or none.
+        path = tuple(_PART.findall(name[len(root) :])) if name and name.startswith(root) else ()
         if (match := _SHAPE.match(shape or "")) and path and len(path) <= MAX_PARTS:
             arrays.append(_Array(row, root, path, match[1], tuple(map(int, match[2].split(",")))))
     return arrays
 
 
-def _size(array: _Array) -> float:
-    return float(np.prod(array.dimensions, dtype=float))
+def _size(array: _Array) -> int:
+    return math.prod(array.dimensions)
 
 
 def _is_part(part: tuple[int, ...], whole: tuple[int, ...]) -> bool:
-    """Return whether each dimension divides that of a larger array."""
-    is_divisor = len(part) == len(whole) and all(n and m % n == 0 for n, m in zip(part, whole, strict=True))
-    return is_divisor and part != whole
+    """Return whether each dimension divides that of an array."""
+    return len(part) == len(whole) and all(n and m % n == 0 for n, m in zip(part, whole, strict=True))
 
 
 def _sharded_like(w: WhatIf, root: str, pairs: list[tuple[_Array, _Array]]) -> Intervention:

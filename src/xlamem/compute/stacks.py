@@ -18,8 +18,8 @@ from .what_if import largest_groups
 
 _INNERMOST_CHECKPOINT = r"^(?P<outside>.*)\b(?:checkpoint|remat\d*|rematted_computation)/"
 """An op_name up to the last component that says so."""
-_PASSING = "^(?:tuple|get-tuple-element|while|bitcast)$"
-"""Opcodes that pass the results of loops on."""
+_PASSING = "^(?:tuple|get-tuple-element|while|bitcast|copy|slice|transpose|reshape|(?:copy|slice)-(?:start|done))$"
+"""Opcodes that pass the results of loops on, also to the backward pass."""
 SMALL_ELEMENT = 64
 """An element of a stack is small if it is this many times smaller than the largest one."""
 
@@ -74,14 +74,18 @@ class LoopActivations(Activations):
         known = (value >= 0) & (user >= 0) & self.has_opcode("while")[value]
         value, user = value[known], user[known]
         used = np.zeros(len(self.p.owner), bool)
-        used[value[~has_opcode(self.p, user, _PASSING) & ~self.is_later[user]]] = True
+        is_named = self.p.printed_op_names[0][user] >= 0
+        used[value[is_named & ~has_opcode(self.p, user, _PASSING) & ~self.is_later[user]]] = True
         return used & self.w.in_arena
 
     def gradients_of(self, stacks: Mask) -> Mask:
-        """Return which values may be gradients of these results of loops: they have the same dimensions."""
+        """Return which values may be gradients of these results of loops: they have the same dimensions.
+
+        Gradients of arguments do not count.
+        """
         code = distinct_rows(*self.dimensions.T)
         found: Mask = self.w.in_arena & (self.phase == BACKWARD) & np.isin(code, code[stacks])
-        return found
+        return found & ~self.is_like_state
 
     def _stacks(self, results: Ints) -> Stacks | None:
         """Return the stacks among the results of one loop, if there are any."""

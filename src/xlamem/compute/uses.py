@@ -52,7 +52,7 @@ def has_independent_reader(p: Program, value: int, writer: int) -> bool:
     return any(_is_independent(source, user, r, writer, root) for r in readers[:MAX_READERS].tolist())
 
 
-def depends_on_itself(p: Program, readers: Ints) -> bool:
+def depend_on_each_other(p: Program, readers: Ints) -> bool:
     """Return whether one of these rows of `instructions` reads what follows from another one of them.
 
     True if that is too much to follow.
@@ -62,9 +62,7 @@ def depends_on_itself(p: Program, readers: Ints) -> bool:
     np.maximum.at(begins, p.instruction_row[p.instruction_row >= 0], p.ranges[0][p.instruction_row >= 0])
     last, reached, new = begins[readers].max(initial=-1), readers, readers
     for _ in range(MAX_ROUNDS):
-        begin, end = (np.searchsorted(source, new, side) for side in ("left", "right"))
-        n = end - begin
-        users = np.unique(user[np.repeat(begin - np.cumsum(n) + n, n) + np.arange(n.sum())])
+        users = np.unique(_readers(source, user, new))
         users = users[begins[users] <= last]
         if np.isin(users, readers).any():
             return True
@@ -90,15 +88,22 @@ def _users(p: Program) -> tuple[Ints, Ints]:
     return p.once("users", edges)
 
 
+def _readers(source: Ints, user: Ints, rows: Ints) -> Ints:
+    """Return what reads these instructions, given the pairs of `_users`."""
+    begin, end = (np.searchsorted(source, rows, side) for side in ("left", "right"))
+    n = end - begin
+    found: Ints = user[np.repeat(begin - np.cumsum(n) + n, n) + np.arange(n.sum())]
+    return found
+
+
 def _is_independent(source: Ints, user: Ints, reader: int, writer: int, root: int) -> bool:
     """Return whether what an instruction computes reaches the root of the program, but not the writer."""
     reached = new = np.array([reader], np.int64)
     for _ in range(MAX_ROUNDS):
-        begin, end = (np.searchsorted(source, new, side) for side in ("left", "right"))
-        if int((end - begin).sum()) > MAX_FOLLOWED:
+        readers = _readers(source, user, new)
+        if len(readers) > MAX_FOLLOWED:
             return False
-        n = end - begin
-        new = np.setdiff1d(user[np.repeat(begin - np.cumsum(n) + n, n) + np.arange(n.sum())], reached)
+        new = np.setdiff1d(readers, reached)
         if (new == writer).any() or len(reached) > MAX_FOLLOWED:
             return False
         if not len(new):

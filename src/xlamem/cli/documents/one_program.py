@@ -175,7 +175,7 @@ class Buffer(Program):
     definer: Annotated[
         Annotated[Row, schema.TABLES["instructions"]] | None, "the defining instruction; null if it is not printed"
     ]
-    callers: Annotated[
+    calls: Annotated[
         list[Call],
         "the source line and the calls that lead to it, the innermost first, without those of installed libraries; "
         "empty if the dump has no stack frame for it",

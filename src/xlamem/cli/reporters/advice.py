@@ -19,6 +19,7 @@ Row = dict[str, Any]
 N_ROWS = 10
 """Number of interventions without --limit."""
 ENOUGH_ALONE = "By the upper bounds, each of the following may be enough alone."
+ENOUGH_AND_FREE = "Each of the following changes nothing that is computed, and may be enough alone by its upper bound."
 INDENT = 4
 MIN_SOURCE = 20
 """Width at which a source line loses no more directories, so that names and shapes are shortened."""
@@ -40,7 +41,8 @@ def screen(dump: Dump, rows: list[Row], plan: Plan | None, output: Output) -> li
     shown = output.head(listed, N_ROWS)
     for i, row in enumerate(shown):
         if i == len(planned):
-            lines += [Text(), *(Text(line) for line in wrap(ENOUGH_ALONE, 0, output.width))]
+            why = ENOUGH_AND_FREE if plan and plan.is_reached else ENOUGH_ALONE
+            lines += [Text(), *(Text(line) for line in wrap(why, 0, output.width))]
         lines += [Text(), *_intervention(row, output.width)]
     if more := len(rows) - len(shown):
         lines += [Text(), Text(f"{count(more, 'other intervention')}: {_how_to_see(plan, listed, shown)}", "dim")]

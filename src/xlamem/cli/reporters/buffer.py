@@ -19,8 +19,6 @@ Row = dict[str, Any]
 
 N_ROWS = 6
 """Number of users, positions and mates without --limit."""
-
-
 N_CALLS = 4
 """Maximum number of calls that are shown."""
 BY = f"<{NO_BREAK}"
@@ -55,7 +53,7 @@ def _about(buffer: Buffer, steps: int | None) -> Iterable[tuple[str, str]]:
     )
     yield "name", one_line(value["op_name"] or "none")
     yield "", source_line(value)
-    yield "callers", _callers(buffer.callers)
+    yield "calls", _calls(buffer.calls)
     yield "origin", origin_text(value)
     yield "layer", value["layer"].replace("*", str(value["layer_index"]), 1) if value["layer"] else ""
     yield "kind", ", ".join(filter(None, [value["phase"], value["kind"], _iterations(value)]))
@@ -67,7 +65,7 @@ def _about(buffer: Buffer, steps: int | None) -> Iterable[tuple[str, str]]:
         yield "saving", f"without it, the peak of {value['memory_space']} {change}"
 
 
-def _callers(calls: list[Row]) -> str:
+def _calls(calls: list[Row]) -> str:
     """Return the innermost calls in one line of text; empty if the line has no known callers."""
     if len(calls) < 2:
         return ""

@@ -30,7 +30,7 @@ MIN_OTHER = 12
 NO_SOURCE = "No source lines: the dump lacks the HLO text (*after_optimizations.txt), which names them."
 SHARED = "Called from several lines: {}. `xlamem buffer PATH NAME` shows the callers of a buffer."
 MIN_SHARED = 0.1
-"""Minimum share of the main memory of a source line whose callers are mentioned."""
+"""Minimum share of the main memory for a source line to be named."""
 
 
 class Screen:
@@ -106,9 +106,9 @@ class Screen:
         return rows["source"].null_count == rows.num_rows and "hlo" not in self.dump.files["role"].to_pylist()
 
     def _about_callers(self, spaces: list[Row], rows: pa.Table) -> str:
-        """Name the lines with much of a memory space that several lines of the model call."""
-        much = {space["memory_space"]: MIN_SHARED * space["bytes"] for space in _sorted(spaces)[:1]}
-        large = [r["source"] for r in rows.to_pylist() if r["bytes"] > much.get(r["memory_space"], r["bytes"])]
+        """Name the lines with more than a tenth of the main memory that several lines of the model call."""
+        least = {space["memory_space"]: MIN_SHARED * space["bytes"] for space in _sorted(spaces)[:1]}
+        large = [r["source"] for r in rows.to_pylist() if r["bytes"] > least.get(r["memory_space"], r["bytes"])]
         shared = shared_lines(self.dump.frames) if any(large) else set()
         names = ", ".join(dict.fromkeys(one_line(re.split(r"[/\\]", name)[-1]) for name in large if name in shared))
         return SHARED.format(names) if names else ""
