@@ -311,8 +311,8 @@ def test_the_shortest_list(dump: xlamem.Dump) -> None:
 def test_what_changes_nothing_that_is_computed_is_tried_first(needed: int, kinds: list[str], make: Make) -> None:
     """Donating caches was enough, but half of the batch was advised, which saves more."""
     w = WhatIf(program(xlamem.read(make(attacks.dump([value(0, "a.0", 8, 0)], ranges=["a.0{}:0-1"]), "cpu_after_opt"))))
-    rows = [("batch", 90), ("donate", 50), ("dtype", 40), ("shape", 0)]
-    found = [Intervention(k, np.array([0]), Change(-n, w.none), n, n, "likely", "") for k, n in rows]  # type: ignore[arg-type]
+    rows: list[tuple[Kind, int]] = [("batch", 90), ("donate", 50), ("dtype", 40), ("shape", 0)]
+    found = [Intervention(k, np.array([0]), Change(-n, w.none), n, n, "likely", "") for k, n in rows]
     assert [found[i].kind for i in _chosen(w, found, needed)] == kinds
 
 

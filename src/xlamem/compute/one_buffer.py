@@ -144,11 +144,13 @@ def _suggestion(p: Program, names: pa.Array, text: str) -> str:
     """Say how other buffers are called, for a message: those that screens call so, those whose names contain the text,
     or else the most similar one. If there is none, say where buffers are listed."""
     texts = pc.cast(names, pa.string())
-    n, labeled = _labeled(p, text) if text else (0, [])
-    if n > 1:
-        more = ", …" if n > len(labeled) else ""
-        return f"it is a label of {n:,} buffers: {', '.join(labeled)}{more}; {LISTED}"
-    similar = [name.partition(" (")[0] for name in labeled]
+    rows = _labeled(p, text) if text else np.empty(0, np.int64)
+    values = pc.take(p.tables["values"], arrow_array(rows[:N_SUGGESTED])).to_pylist()
+    similar = [f"{value['instruction']}{value['shape_index'] or ''}" for value in values]
+    if len(rows) > 1:
+        listed = [f"{name} ({size(value['size'])})" for name, value in zip(similar, values, strict=True)]
+        more = ", …" if len(rows) > len(listed) else ""
+        return f"it is a label of {len(rows):,} buffers: {', '.join(listed)}{more}; {LISTED}"
     if text and not similar:
         similar = pc.filter(texts, pc.match_substring(texts, text, ignore_case=True)).slice(0, N_SUGGESTED).to_pylist()
     if text and not similar and len(texts) <= MAX_COMPARED and (match := closest(text, texts.to_pylist())):
@@ -156,8 +158,8 @@ def _suggestion(p: Program, names: pa.Array, text: str) -> str:
     return f"did you mean {', '.join(similar)}?" if similar else LISTED
 
 
-def _labeled(p: Program, label: str) -> tuple[int, list[str]]:
-    """Return the number of buffers that screens call so, and names and sizes of some.
+def _labeled(p: Program, label: str) -> Ints:
+    """Return the rows in `values` of the buffers that screens call so.
 
     Their op_name, without JAX's wrappers, is the label or ends with it after a slash. Those that are live at the peak
     of their memory space are first, then the largest.
@@ -165,16 +167,14 @@ def _labeled(p: Program, label: str) -> tuple[int, list[str]]:
     name = _RELATION.sub("", label)
     pattern = re.escape(name.removeprefix("…")).replace(r"\*", r"\d+")
     if not pattern:
-        return 0, []
+        return np.empty(0, np.int64)
     codes, op_names = encoded(source_columns(p, np.arange(len(p.size)))["op_name"])
     start = "" if name.startswith("…") else "(?:^|/)"
     called = matching(plain_names(pc.cast(op_names, pa.string())), f"{start}{pattern}$")
     rows = np.flatnonzero(flags_of(called, codes))
     start_step, end_step = (column[rows] for column in p.ranges)
     peak = -1 if p.steps is None else selected_steps(p)[p.space[rows]]
-    first = rows[np.lexsort((-p.size[rows], (peak < start_step) | (end_step < peak)))][:N_SUGGESTED]
-    values = pc.take(p.tables["values"], arrow_array(first)).to_pylist()
-    return len(rows), [f"{v['instruction']}{v['shape_index'] or ''} ({size(v['size'])})" for v in values]
+    return rows[np.lexsort((-p.size[rows], (peak < start_step) | (end_step < peak)))]
 
 
 def _rows(p: Program, values: Ints) -> list[Row]:
