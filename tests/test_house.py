@@ -147,6 +147,14 @@ def test_import_changes_nothing() -> None:
     assert shown.stdout.strip() == "True True 1 False"
 
 
+def test_numpy_is_loaded_before_all_that_takes_long() -> None:
+    """OpenBLAS occupies a core for a while after that, which the first read of a dump needs."""
+    code = "import sys, xlamem; xlamem.read; print(*sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    order = shown.stdout.split()
+    assert order.index("numpy") < min(order.index(name) for name in ("pyarrow", "dataclasses", "xlamem.dump"))
+
+
 def test_native_code_neither_prints_nor_exits() -> None:
     for path in NATIVE.glob("*.p*"):
         text = path.read_text()
