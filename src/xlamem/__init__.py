@@ -132,9 +132,10 @@ else:
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
         # NumPy first: for 100 ms after it is loaded, its OpenBLAS occupies a core, which the first read needs.
         import numpy  # noqa: F401
-        from importlib import import_module
 
         module = import_module(f".{_MODULES.get(name, 'compute')}", __name__)
         return module if name == "schema" else getattr(module, name)

@@ -58,6 +58,28 @@ def test_arrays_with_the_same_path(
     assert [r["argument"] for r in rows] == ([found] if found else [])
 
 
+@pytest.mark.parametrize(
+    ("params", "state", "found"),
+    [
+        ("state.params['a']['w']", "state.opt_state[0].mu['a']['w']", ("state.opt_state", "state.params")),
+        ("state['opt']['a']['w']", "state['params']['a']['w']", ("state['params']", "state['opt']")),
+        ("state[0]['a']['w']", "state[1][0].nu['a']['w']", ("state[1]", "state[0]")),
+        ("state['a']['w']", "state['b']['w']", None),  # two layers
+        ("state[0]['w']", "state[1]['w']", None),
+        ("opt.mu['a']['w']", "opt.nu['a']['w']", None),
+        ("opt[0].mu['a']['w']", "opt[1].mu['a']['w']", None),
+        ("state.params['w']", "state.opt_state[0].mu['v']", None),
+        ("state.params.decoder['a']['w']", "state.params.encoder['a']['w']", None),
+    ],
+)
+def test_parameters_and_their_state_in_one_argument(
+    params: str, state: str, found: tuple[str, str] | None, make: Make
+) -> None:
+    rows = shardings(make, EXCHANGED, PARAMS._replace(op_name=params), STATE._replace(op_name=state))
+    assert [r["action"].split(":")[0] for r in rows] == ([f"Shard `{found[0]}` like `{found[1]}`"] if found else [])
+    assert [(r["argument"], r["parameter"]) for r in rows] == ([("state", 1)] if found else [])
+
+
 def test_a_program_for_one_device(make: Make) -> None:
     assert shardings(make, EXCHANGED._replace(instruction="add(%x)"), PARAMS, STATE) == []
 

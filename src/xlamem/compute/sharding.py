@@ -1,4 +1,4 @@
-"""Find arguments that are sharded less than others with the same names, such as optimizer state."""
+"""Find arguments, or parts of them, that are sharded less than others with the same names, such as optimizer state."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ MAX_ARRAYS = 1 << 14
 _PART = re.compile(r"\.\w+|\[[^\]]*\]")
 _SHAPE = re.compile(r"(\w+)\[((?:\d{1,17},)*\d{1,17})\]")
 _NAMED = re.compile(r"[A-Za-z_]")
+_PARAMETERS = re.compile(r"\W*(?:params?|parameters|weights|variables|model)\W*")
+_STATE = re.compile(r"\W*(?:mu|nu|trace|momentum|opt|opt_state|optimizer)\W*")
 
 
 class _Array(NamedTuple):
@@ -32,17 +34,22 @@ class _Array(NamedTuple):
 
     row: int
     """Row of the parameters."""
+    argument: str
     root: str
+    """The argument, or the part of it, such as `state.params`, that is compared with others."""
     path: tuple[str, ...]
     element_type: str
     dimensions: tuple[int, ...]
 
 
 def unsharded_arguments(w: WhatIf) -> Iterator[Intervention]:
-    """Shard each argument as the arrays of another one that have the same paths, but a part of the dimensions."""
+    """Shard each argument, or field of one that has parameters and their state, as the arrays of another one.
+
+    They have the same paths and element types, but a part of the dimensions.
+    """
     if not is_partitioned(w.p):
         return
-    arrays = _arrays(w)
+    arrays = _with_fields(_arrays(w))
     by_path, by_end = (_smallest(arrays, ends=ends) for ends in (False, True))
     found: dict[str, list[tuple[_Array, _Array]]] = {}
     for a in arrays:
@@ -95,8 +102,25 @@ def _arrays(w: WhatIf) -> list[_Array]:
         # An argument without a name has the path of another one, or none.
         path = tuple(_PART.findall(name[len(root) :])) if name and name.startswith(root) else ()
         if (match := _SHAPE.match(shape or "")) and path and len(path) <= MAX_PARTS:
-            arrays.append(_Array(row, root, path, match[1], tuple(map(int, match[2].split(",")))))
+            arrays.append(_Array(row, root, root, path, match[1], tuple(map(int, match[2].split(",")))))
     return arrays
+
+
+def _with_fields(arrays: list[_Array]) -> list[_Array]:
+    """Return the arrays with fields as roots, of arguments such as `TrainState`, or `(params, opt_state)`.
+
+    Other fields, such as layers, can have the same names and other dimensions.
+    """
+    has_state: dict[str, dict[str, bool]] = {}
+    for a in arrays:
+        field = has_state.setdefault(a.root, {}).setdefault(a.path[0], False)
+        has_state[a.root][a.path[0]] = field or any(map(_STATE.fullmatch, a.path))
+    both = {
+        root
+        for root, fields in has_state.items()
+        if any(map(_PARAMETERS.fullmatch, fields)) or {*fields.values()} == {True, False}
+    }
+    return [a._replace(root=a.root + a.path[0], path=a.path[1:]) if a.root in both else a for a in arrays]
 
 
 def _size(array: _Array) -> int:
@@ -129,4 +153,4 @@ def _sharded_like(w: WhatIf, root: str, pairs: list[tuple[_Array, _Array]]) -> I
     )
     confidence: Confidence = "likely" if lower > 0 else "try"
     number, order = int(parameters.number[rows].min()), largest_first(w, values)
-    return Intervention("shard", order, change, max(lower, 0), upper, confidence, text, root, number)
+    return Intervention("shard", order, change, max(lower, 0), upper, confidence, text, whole.argument, number)
