@@ -21,6 +21,8 @@ from render import UNAVAILABLE, render
 import xlamem
 from xlamem import compute, schema
 from xlamem.compute import in_use
+from xlamem.compute.program import program
+from xlamem.compute.removal import saved_by_chain
 from xlamem.input.find import Source
 
 Row = dict[str, Any]
@@ -221,6 +223,10 @@ def check_savings(dump: xlamem.Dump, brute: Brute) -> None:
     ours = rows(compute.savings(dump), "savings")
     if brute.times is not None:
         same(ours, brute.savings())
+        p = program(dump)
+        saved = dict(zip(p.value_ids.tolist(), saved_by_chain(p).tolist(), strict=True))
+        chains = brute.savings_of_chains()
+        assert chains == {value: saved[value] for value in chains}
     assert ours == sorted(ours, key=lambda r: (r["color"], r["page"], -r["saving"]))
 
 

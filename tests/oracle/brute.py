@@ -406,6 +406,36 @@ class Brute:
                     found.append(row | {"saving": saving})
         return [row for row in found if row["saving"] > 0]
 
+    def savings_of_chains(self) -> dict[int, int]:
+        """value_id -> by how much the peak is lower without the temporary and what is updated in its place."""
+        saved: dict[int, int] = {}
+        for space, rows in zip(self.spaces, self._closed, strict=True):
+            peak = max(r["occupied"] for r in rows)
+            for arena in space.of("temp"):
+                for chain in self._chains(arena):
+                    without = [r["occupied"] for r in rows]
+                    for time in self.times or ():
+                        live = arena.live(time)
+                        others = [v for v in live if v["value_id"] not in chain]
+                        without[time] -= arena.bytes(arena.covered(live) & ~arena.covered(others))
+                    saved |= dict.fromkeys(chain, peak - max(without))
+        return saved
+
+    def _chains(self, arena: Arena) -> list[set[int]]:
+        """The values of each slot, joined as long as the next one begins before those before it end."""
+        chains: list[set[int]] = []
+        ends: dict[tuple[Any, ...], tuple[int, set[int]]] = {}
+        for v in sorted(arena.values, key=lambda v: min(arena.ranges.get(v["value_id"], [(-1, 0)]))):
+            ranges = arena.ranges.get(v["value_id"], [(-1, 1 << 62)])
+            start, end = min(s for s, _ in ranges), max(e for _, e in ranges)
+            slot = v["offset"], v["size"], v["unpadded_size"], v["element_type"]
+            last, chain = ends.get(slot, (-1, set()))
+            if start > last:
+                chains.append(chain := set())
+            chain.add(v["value_id"])
+            ends[slot] = max(end, last), chain
+        return chains
+
 
 # ---------------------------------------------------------------- hostile dumps
 

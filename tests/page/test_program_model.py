@@ -253,12 +253,12 @@ def test_savings(source: Source) -> None:
     b = program["buffers"]
     saving = dict(zip(b["value_id"].tolist(), b["saving"].tolist(), strict=True))
     rows = compute.savings(dump_of(source)).to_pylist()
-    listed = {r["value_id"]: r["saving"] for r in rows if r["role"] == "value"}
-    assert {key: saving[key] for key in listed} == listed
-    assert all(saving[key] <= 0 for key in saving.keys() - listed.keys() if _is_temp(program, key))
+    alone = {r["value_id"]: r["saving"] for r in rows if r["role"] == "value"}
+    assert all(saving[key] >= n for key, n in alone.items())
     p = compute_program(dump_of(source))
-    whole = {key: n for key, n in saving.items() if not _is_temp(program, key) and n >= 0}
-    assert whole == {key: saving_of(p, p.row_of_value(np.array([key]))[0]) for key in whole}
+    known = {key: n for key, n in saving.items() if n >= 0}
+    assert known == {key: saving_of(p, p.row_of_value(np.array([key]))[0]) for key in known}
+    whole = [key for key in known if not _is_temp(program, key)]
     n_named = sum(r["role"] == "allocation" and r["instruction"] is not None for r in rows)
     assert len(whole) >= n_named
 

@@ -60,7 +60,8 @@ class Buffer:
     mates: list[Row]
     """Other values of the same allocation whose bytes and live ranges overlap or touch its own, with their names."""
     saving: int | None
-    """By how much the peak of its space would be lower without it, at most; None without live ranges."""
+    """By how much the peak of its space would be lower without it and the values that are updated in its place, at
+    most; None without live ranges."""
 
     @property
     def last_user(self) -> Row | None:

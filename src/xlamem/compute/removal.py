@@ -13,7 +13,7 @@ from .buffer_names import source_columns
 from .columns import Ints, Mask, arrow_array, computed_table, decoded, nullable, take
 from .in_use import occupied_in, windows
 from .layout import TEMP_IN_OUTPUT, Layout
-from .program import program
+from .program import Program, program
 
 
 def savings(dump: DumpLike, *, space: str | int | None = None) -> pa.Table:
@@ -60,27 +60,52 @@ def savings(dump: DumpLike, *, space: str | int | None = None) -> pa.Table:
     return pc.take(computed_table("savings", columns), arrow_array(order))
 
 
-def saving_of(p: Layout, value: int) -> int:
-    """Return by how much the peak of its space would be lower without a value, or without its fixed allocation.
+def saving_of(p: Program, value: int) -> int:
+    """Return by how much the peak of its space would be lower without the chain of a value, or its fixed allocation.
 
-    Without a temporary in an output's memory, that memory is needed as before.
+    A loop updates a buffer in place, so that several values follow each other in its bytes. Without a temporary in an
+    output's memory, that memory is needed as before.
     """
     owner = int(p.owner[value])
     if p.categories_of(np.array([value]))[0] == TEMP_IN_OUTPUT:
         return 0
     if p.is_fixed[owner]:
         return int(p.allocation_size[owner])
-    return int(saved_by_value(p)[value])
+    return int(saved_by_chain(p)[value])
 
 
 def saved_by_value(p: Layout) -> Ints:
     """Return by how many bytes the peak of a space falls without each value of its temp allocations."""
-    return p.once("savings", lambda: _saved_by_value(p))
+    return p.once("savings", lambda: _saved(p, *p.occupied_ranges()))
 
 
-def _saved_by_value(p: Layout) -> Ints:
-    saved = np.zeros(len(p.owner), np.int64)
+def saved_by_chain(p: Program) -> Ints:
+    """Return by how many bytes the peak of a space falls without the chain of each value of its temp allocations."""
+    return p.once("savings of chains", lambda: _saved_by_chain(p))
+
+
+def _saved_by_chain(p: Program) -> Ints:
     start, end = p.occupied_ranges()
+    chained = np.flatnonzero(start >= 0)
+    chained = chained[np.argsort(p.chains[chained], kind="stable")]
+    if not len(chained):
+        return np.zeros(len(p.owner), np.int64)
+    _, begin, n = np.unique(p.chains[chained], return_index=True, return_counts=True)
+    # The first value stands for its chain.
+    first, last = np.full_like(start, -1), np.full_like(end, -1)
+    first[chained[begin]] = np.minimum.reduceat(start[chained], begin)
+    last[chained[begin]] = np.maximum.reduceat(end[chained], begin)
+    saved = _saved(p, first, last)
+    saved[chained] = np.repeat(saved[chained[begin]], n)
+    return saved
+
+
+def _saved(p: Layout, start: Ints, end: Ints) -> Ints:
+    """Return by how many bytes the peak of a space falls without each value of its temp allocations.
+
+    Values that start at -1 occupy no bytes.
+    """
+    saved = np.zeros(len(p.owner), np.int64)
     arenas = _values_by_arena(p, start)
     for window in windows(p) if arenas else ():
         for space, levels in zip(window.spaces.tolist(), occupied_in(p, window), strict=True):

@@ -15,7 +15,7 @@ from ..compute.layout import CATEGORIES, CONSTANT, LIVE_OUT, TEMP, TEMP_IN_OUTPU
 from ..compute.op_names import PHASES
 from ..compute.origins import ORIGINS
 from ..compute.program import Program
-from ..compute.removal import saved_by_value
+from ..compute.removal import saved_by_chain
 from ..parse.arrays import order_by, stable_order
 from .model import Aliases, Allocations, Buffers, Instructions, Scopes, Uses
 from .scopes_model import scope_tree
@@ -151,7 +151,7 @@ def _indices(column: Encoded) -> Encoded:
 
 
 def _savings(p: Program, values: Ints) -> Ints:
-    """Return by how much the peak of its space would be lower without each of these values, at most.
+    """Return by how much the peak of its space would be lower without the chain of each of these values, at most.
 
     For the parameter, the constant or the output that stands for an allocation, all of it; 0 if that is a temporary in
     an output's memory, which is needed as before. It is not known (-1) for other values in those allocations, nor
@@ -162,7 +162,7 @@ def _savings(p: Program, values: Ints) -> Ints:
     entire[p.representative[fixed]] = p.allocation_size[fixed]
     if p.steps is None:
         return entire[values]
-    saving = np.where(p.in_temp, saved_by_value(p), entire)[values]
+    saving = np.where(p.in_temp, saved_by_chain(p), entire)[values]
     borrows = (saving > 0) & (p.categories_of(values) == TEMP_IN_OUTPUT)
     return np.where(borrows, 0, saving)
 

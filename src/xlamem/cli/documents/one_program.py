@@ -190,5 +190,7 @@ class Buffer(Program):
     ]
     n_mates: Annotated[int, "number of these values, whatever --limit"]
     saving: Annotated[
-        int | None, "by how many bytes the peak would be lower without it, at most; null without live ranges"
+        int | None,
+        "by how many bytes the peak would be lower without it and the values that are updated in its place, at most;"
+        " null without live ranges",
     ]
