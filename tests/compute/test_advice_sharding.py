@@ -111,6 +111,79 @@ def test_printed_shardings(of_params: str, of_state: str, n: int, make: Make) ->
     assert len(shardings(make, EXCHANGED, *buffers)) == n
 
 
+SUM = Buffer("g", "f32[64,64]", (0, 9), "jit(f)/transpose(jvp())/dot", "all-reduce(%x), replica_groups=[1,4]<=[4]")
+REPLICATED = PARAMS._replace(shape="f32[64,64]")
+
+
+def test_state_on_all_devices_that_sum_the_gradients(make: Make) -> None:
+    """XLA keeps a part of what is saved to gather the parameters, so the lower bound is a fifth."""
+    (row,) = shardings(make, SUM, REPLICATED, STATE)
+    assert row["action"].startswith("Shard `opt` over the 4 devices that sum the gradients of `params`: each of them")
+    assert "has all of it, such as f32[64,64]." in row["action"]
+    assert (row["argument"], row["parameter"], row["n_buffers"], row["bytes"]) == ("opt", 1, 1, STATE.size)
+    estimate = STATE.size * 3 // 4
+    assert row["lower"] == int(0.2 * estimate) - int(0.2 * estimate) // 3
+    assert row["upper"] == int(1.05 * estimate + SUM.size / 10)
+    assert row["confidence"] == "likely"
+
+
+def test_an_output_that_replaces_the_state_is_sharded_as_well(make: Make) -> None:
+    outputs = [output(name, "f32[64,64]") for name in ("params", "state")]
+    (alone,), (both,) = (shardings(make, SUM, REPLICATED, STATE, *o) for o in ((), outputs))
+    assert both["lower"] > 1.9 * alone["lower"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        (SUM, True),
+        (SUM._replace(instruction="all-reduce-start(%x), replica_groups={{0,1,2,3}}"), True),
+        (SUM._replace(instruction="all-reduce(%x), replica_groups=mesh['a'=2,'b'=4] {'b'}, x=true"), True),
+        (SUM._replace(shape="(f32[64,64], f32[8])"), True),
+        (SUM._replace(instruction="all-reduce(%x), replica_groups=mesh['a'=2,'b'=4] {'c'}"), False),
+        (SUM._replace(instruction="all-reduce(%x), replica_groups={{0},{1}}"), False),
+        (SUM._replace(instruction="all-reduce(%x)"), False),
+        (SUM._replace(instruction="all-gather(%x), replica_groups=[1,4]<=[4]"), False),
+        (SUM._replace(op_name="jit(f)/jvp()/dot"), False),  # activations
+        (SUM._replace(shape="f32[64,32]"), False),
+        (SUM._replace(instruction="all-reduce(%x), replica_groups=[1,5]<=[5]"), False),  # divides no dimension
+    ],
+)
+def test_sums_of_gradients(changed: Buffer, found: bool, make: Make) -> None:
+    rows = shardings(make, changed, REPLICATED, STATE)
+    assert [r["action"].split(":")[0] for r in rows] == (
+        ["Shard `opt` over the 4 devices that sum the gradients of `params`"] if found else []
+    )
+
+
+def test_sums_of_the_gradients_of_each_layer_of_a_stack(make: Make) -> None:
+    stacked = (b._replace(shape="f32[3,64,64]") for b in (PARAMS, STATE))
+    assert len(shardings(make, SUM, *stacked)) == 1
+
+
+@pytest.mark.parametrize(("size", "n"), [(128, 0), (24, 1)])
+def test_sums_of_a_part_of_the_gradients(size: int, n: int, make: Make) -> None:
+    """The rest may be sharded already."""
+    names = "params['a']['v']", "opt[0].mu['a']['v']"
+    rest = [argument(name, f"f32[{size}]", 2 + i) for i, name in enumerate(names)]
+    assert len(shardings(make, SUM, REPLICATED, STATE._replace(shape="f32[64,64]"), *rest)) == (n or 1)
+    rest = [argument(name, f"f32[{size},64]", 2 + i) for i, name in enumerate(names)]
+    assert len(shardings(make, SUM, REPLICATED, STATE, *rest)) == 0
+
+
+@pytest.mark.parametrize(
+    ("params", "state", "n"),
+    [
+        ("params['a']['w']", "opt['a']['w']", 1),
+        ("params['a']['w']", "average['a']['w']", 1),
+        ("teacher['a']['w']", "student['a']['w']", 0),  # neither is the state of the other
+        ("state.params['w']", "state.opt_state[0].mu['w']", 1),
+    ],
+)
+def test_names_of_a_state(params: str, state: str, n: int, make: Make) -> None:
+    assert len(shardings(make, SUM, REPLICATED._replace(op_name=params), STATE._replace(op_name=state))) == n
+
+
 @pytest.mark.parametrize("shape", ["f32[64,,64]", "f32[,]", f"f32[{'9' * 400},64]", "f32[]"])
 def test_shapes_that_are_no_shapes(shape: str, make: Make) -> None:
     assert shardings(make, EXCHANGED, PARAMS, STATE._replace(shape=shape)) == []

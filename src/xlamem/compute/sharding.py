@@ -1,4 +1,7 @@
-"""Find arguments, or parts of them, that are sharded less than others with the same names, such as optimizer state."""
+"""Find arguments, or parts of them, that could be sharded, such as optimizer state.
+
+They are sharded less than others with the same names, or are on each of the devices that sum their gradients.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,33 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from .. import kernels as pc
 from .aliasing import is_partitioned, matched
 from .columns import take_text
 from .interventions import Confidence, Intervention, argument_names, largest_first, rescheduled_at_worst
+from .layout import DONATED
 from .origins import origins
 from .what_if import Change, WhatIf
 
 SHARD_LOWER = 0.8
 """Multiple of the estimate that is its lower bound."""
+SPLIT_LOWER, SPLIT_UPPER = 0.2, 1.05
+"""Multiples of the estimate that are the bounds if parameters stay on each device: XLA keeps parts of them besides."""
+MIN_SUMMED = 0.8
+"""Minimum share of the bytes of such a state of which the gradients are summed."""
+MAX_SUMS = 1 << 12
+"""Maximum number of sums over devices that are read."""
 MAX_PARTS = 16
 """Maximum number of parts of a path in an argument."""
 MAX_ARRAYS = 1 << 14
 """Maximum number of arrays of arguments that are compared."""
 
+_GROUPS = re.compile(
+    r"replica_groups=(?:\{\{(?P<listed>[\d,]+)\}|\[\d+,(?P<size>\d+)\]|mesh\[(?P<axes>[^\]]*)\]\s*\{(?P<used>[^}]*)\})"
+)
+_AXIS = re.compile(r"('[^']*')=(\d{1,9})")
 _PART = re.compile(r"\.\w+|\[[^\]]*\]")
 _SHAPE = re.compile(r"(\w+)\[((?:\d{1,17},)*\d{1,17})\]")
 _NAMED = re.compile(r"[A-Za-z_]")
@@ -45,30 +61,83 @@ class _Array(NamedTuple):
 def unsharded_arguments(w: WhatIf) -> Iterator[Intervention]:
     """Shard each argument, or field of one that has parameters and their state, as the arrays of another one.
 
-    They have the same paths and element types, but a part of the dimensions.
+    They have the same paths and element types, but a part of the dimensions. If the dimensions are the same, shard the
+    state over the devices that sum the gradients of the parameters.
     """
     if not is_partitioned(w.p):
         return
     arrays = _with_fields(_arrays(w))
     by_path, by_end = (_smallest(arrays, ends=ends) for ends in (False, True))
     found: dict[str, list[tuple[_Array, _Array]]] = {}
+    states: dict[str, list[tuple[_Array, _Array]]] = {}
     for a in arrays:
         like = [by_path.get((a.path[i:], a.element_type)) for i in range(len(a.path)) if _is_named(a.path[i:])]
-        like.append(by_end.get((a.path, a.element_type)) if _is_named(a.path) else None)
-        sharded = next((b for b in like if b and b.root != a.root and _is_part(b.dimensions, a.dimensions)), None)
-        if sharded:
+        others = [b for b in like if b and b.root != a.root]
+        if others and _is_state(a, others[0]) and others[0].dimensions == a.dimensions:
+            states.setdefault(a.root, []).append((a, others[0]))
+        end = by_end.get((a.path, a.element_type)) if _is_named(a.path) else None
+        others += [end] if end and end.root != a.root else []
+        if sharded := next((b for b in others if _is_part(b.dimensions, a.dimensions)), None):
             found.setdefault(a.root, []).append((a, sharded))
+    advised = set()
     for root, pairs in found.items():
         ratios = {_size(a) // max(1, _size(b)) for a, b in pairs}
         if 1 in ratios or len(ratios) == 1:  # otherwise, it may be of a larger model
             pairs = [(a, b) for a, b in pairs if a.dimensions != b.dimensions]
             if pairs and not _is_sharded(w, pairs):
+                advised.add(root)
                 yield _sharded_like(w, root, pairs)
+    sums = _sums(w) if states else {}
+    for root, pairs in states.items():
+        summed = [(a, b, n) for a, b in pairs if (n := _devices(sums, b.dimensions))]
+        if root not in advised and sum(_size(a) for a, *_ in summed) >= MIN_SUMMED * sum(_size(a) for a, _ in pairs):
+            yield from _split(w, root, summed)
 
 
 def _is_named(path: tuple[str, ...]) -> bool:
     """Return whether a path has more than the numbers of elements, which any two lists have."""
     return any(_NAMED.search(part) for part in path)
+
+
+def _is_state(a: _Array, b: _Array) -> bool:
+    """Return whether an array is the state of a parameter, as the names or the depths of their paths say."""
+    return (
+        len(a.path) > len(b.path)
+        or any(map(_STATE.fullmatch, [*a.path, a.root, *_PART.findall(a.root)]))
+        or any(map(_PARAMETERS.fullmatch, [b.root, *_PART.findall(b.root)]))
+    )
+
+
+def _sums(w: WhatIf) -> dict[tuple[int, ...], int]:
+    """Return the number of devices that sum arrays in the backward pass, by the dimensions of the arrays."""
+    instructions = w.p.tables["instructions"]
+    is_sum = pc.match_substring_regex(pc.cast(instructions["opcode"], pa.string()), "^all-reduce(-start)?$")
+    found: dict[tuple[int, ...], int] = {}
+    rows = pc.filter(instructions, is_sum).slice(0, MAX_SUMS).select(["op_name", "shape", "attributes"])
+    for row in rows.to_pylist():
+        n = _group_size(row["attributes"] or "")
+        if n > 1 and "transpose(" in (row["op_name"] or ""):
+            for match in _SHAPE.finditer(row["shape"] or ""):
+                found[tuple(map(int, match[2].split(",")))] = n
+    return found
+
+
+def _devices(sums: dict[tuple[int, ...], int], dimensions: tuple[int, ...]) -> int:
+    """Return the number of devices that sum such arrays, or those of one layer if they are stacked; 0 for none."""
+    return next((sums[d] for d in (dimensions, dimensions[1:], (1, *dimensions[1:])) if d in sums), 0)
+
+
+def _group_size(attributes: str) -> int:
+    """Return the number of devices in each group of a collective; 0 if it is not printed."""
+    match = _GROUPS.search(attributes)
+    if not match:
+        return 0
+    if match["listed"]:
+        return match["listed"].count(",") + 1
+    if match["size"]:
+        return int(match["size"])
+    used = match["used"].split(",")
+    return math.prod(int(n) for axis, n in _AXIS.findall(match["axes"]) if axis in {name.strip() for name in used})
 
 
 def _is_sharded(w: WhatIf, pairs: list[tuple[_Array, _Array]]) -> bool:
@@ -81,12 +150,12 @@ def _is_sharded(w: WhatIf, pairs: list[tuple[_Array, _Array]]) -> bool:
 
 
 def _smallest(arrays: list[_Array], *, ends: bool) -> dict[tuple[tuple[str, ...], str], _Array]:
-    """Return the smallest array with each path and element type, or with each path at the end of its own."""
+    """Return the smallest and first array with each path and element type, or with each path at the end of its own."""
     found: dict[tuple[tuple[str, ...], str], _Array] = {}
     for a in arrays:
         for i in range(len(a.path) if ends else 1):
             key = a.path[i:], a.element_type
-            found[key] = min(a, found.get(key, a), key=_size)
+            found[key] = min(found.get(key, a), a, key=_size)
     return found
 
 
@@ -139,12 +208,13 @@ def _sharded_like(w: WhatIf, root: str, pairs: list[tuple[_Array, _Array]]) -> I
     less = p.extent[values] - sharded
     # So are the outputs that replace them, if they have memory of their own.
     is_output = match.output[rows] >= 0
+    is_kept = ~is_output & (p.category[parameters.allocation[rows]] != DONATED)
     change = Change(-int(less.sum() + less[is_output].sum()), w.none)
     estimate = w.saved(change)
     lower = int(SHARD_LOWER * estimate)
     lower -= rescheduled_at_worst(w, lower)
     # Outputs that are sharded can take the place of arguments that are. Temporaries may be sharded, too.
-    upper = estimate + int(sharded[~is_output].sum()) + w.peak
+    upper = estimate + int(sharded[is_kept].sum()) + w.peak
     whole, part = max(pairs, key=lambda pair: _size(pair[0]))
     before, after = (f"{a.element_type}[{','.join(map(str, a.dimensions))}]" for a in (whole, part))
     text = (
@@ -154,3 +224,29 @@ def _sharded_like(w: WhatIf, root: str, pairs: list[tuple[_Array, _Array]]) -> I
     confidence: Confidence = "likely" if lower > 0 else "try"
     number, order = int(parameters.number[rows].min()), largest_first(w, values)
     return Intervention("shard", order, change, max(lower, 0), upper, confidence, text, whole.argument, number)
+
+
+def _split(w: WhatIf, root: str, summed: list[tuple[_Array, _Array, int]]) -> Iterator[Intervention]:
+    """Shard a state over the devices that sum the gradients, along a dimension that their number divides."""
+    n = max(devices for *_, devices in summed)
+    summed = [s for s in summed if any(size % n == 0 for size in s[0].dimensions)]
+    if not summed:
+        return
+    p, (parameters, _, match) = w.p, matched(w.p)
+    rows = [a.row for a, *_ in summed]
+    values = parameters.value[rows]
+    less = p.extent[values] - p.extent[values] // n
+    change = Change(-int(less.sum() + less[match.output[rows] >= 0].sum()), w.none)
+    estimate = w.saved(change)
+    lower = int(SPLIT_LOWER * estimate)
+    lower -= rescheduled_at_worst(w, lower)
+    whole, parameter, _ = max(summed, key=lambda s: _size(s[0]))
+    shape = f"{whole.element_type}[{','.join(map(str, whole.dimensions))}]"
+    text = (
+        f"Shard `{root}` over the {n} devices that sum the gradients of `{parameter.root}`: each of them has all of "
+        f"it, such as {shape}. Create it with jax.jit(init, out_shardings=...), or move it with jax.device_put."
+    )
+    upper = int(SPLIT_UPPER * estimate + w.peak / 10)
+    number, order = int(parameters.number[rows].min()), largest_first(w, values)
+    confidence: Confidence = "likely" if lower > 0 else "try"
+    yield Intervention("shard", order, change, max(lower, 0), upper, confidence, text, whole.argument, number)
