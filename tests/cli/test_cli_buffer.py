@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import attacks
 import pytest
 from conftest import DUMPS
 
@@ -57,6 +59,16 @@ def test_json(run: Any) -> None:
     data = json.loads(run(TPU, "copy-start.1{0}", "--json").out)
     assert data["value"]["instruction"] == "copy-start.1"
     assert {use["instruction"] for use in data["users"]} >= {"copy-done.1"}
+
+
+def test_where_the_peak_is_without_it(run: Any, make: Callable[..., Path]) -> None:
+    values = [attacks.value(1, "first", 512), attacks.value(2, "second", 448)]
+    path = make(attacks.dump(values, ranges=["first{}:0-1", "second{}:3-4"]))
+    texts = [" ".join(run(path, name).out.split()) for name in ("first", "second")]
+    assert "without it, the peak of memory is at most 64 bytes lower, and at step 3" in texts[0]
+    assert "without it, the peak of memory does not change" in texts[1]
+    assert "and at step" not in texts[1]
+    assert json.loads(run(path, "first", "--json").out)["peak_step_without"] == 3
 
 
 def test_the_callers_of_a_line(run: Any) -> None:

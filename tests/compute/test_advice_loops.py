@@ -317,3 +317,17 @@ def test_the_gradient_of_weights_that_a_loop_and_the_program_return(make: Make) 
     dump = program(make, [QUERIES, SCORES, MATRIX, ATTENDED, weights, gradient, SUM, SMALL])
     (row,) = advice(dump, "attention")
     assert (row["n_buffers"], row["bytes"]) == (3, 2 * MATRIX.size + gradient.size)
+
+
+def test_a_loop_with_as_many_layers_as_heads_stacks_its_carry(make: Make) -> None:
+    """It has as many elements as the matrices, and as many features as positions, but attention does not compute it."""
+    carry = loop("while.2{1}", 4, f"{FORWARD}/while", live=(2, 7))._replace(shape="f32[8,64,64]")
+    stack = loop("while.2{2}", 4, f"{FORWARD}/while", live=(2, 7), uses="  dot.3, operand 0")
+    stack = stack._replace(shape="f32[4,8,64,64]")
+    gradient = Buffer("dot.3", "f32[64,64]", (6, 7), f"{BACKWARD}/dot_general", "dot(%x, %y)")
+    before, after = (
+        advice(program(make, [QUERIES, SCORES, MATRIX, ATTENDED, *loops, gradient, SMALL]), "attention")
+        for loops in ([], [carry, stack])
+    )
+    assert [(r["n_buffers"], r["lower"]) for r in after] == [(r["n_buffers"], r["lower"]) for r in before]
+    assert len(after) == 1

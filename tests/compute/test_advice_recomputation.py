@@ -503,3 +503,17 @@ def test_gradients_of_wide_arguments(width: int, text: str, make: Make) -> None:
     (row,) = (r for r in advice(program(make, [weights, gradient, hidden], "tpu"), "dtype") if r["argument"] is None)
     assert text in row["action"]
     assert ("Most are gradients" in row["action"]) == (width == 48)
+
+
+def test_xla_may_keep_an_array_in_both_element_types(make: Make) -> None:
+    """Then the smaller one is in addition to it, and what is computed from the larger one."""
+    logits = Buffer("logits", "f32[64,512]", (3, 6), "jit(f)/jvp()/dot_general")
+    hidden = [Buffer(f"h.{i}", "f32[64,64]", (2, 6), "jit(f)/jvp()/tanh") for i in range(4)]
+    (row,) = advice(program(make, [*hidden, logits], "tpu"), "dtype")
+    assert (row["lower"], row["confidence"]) == (-logits.size, "try")
+
+
+def test_less_than_a_twentieth_of_the_peak_may_be_lost_anyway(make: Make) -> None:
+    hidden = [Buffer(f"h.{i}", "f32[64,64]", (2, 6), "jit(f)/jvp()/tanh") for i in range(24)]
+    (row,) = advice(program(make, hidden, "tpu"), "dtype")
+    assert row["lower"] == -(24 * hidden[0].size // 20)

@@ -87,6 +87,23 @@ def test_a_value_without_bytes_shares_none(make: Callable[..., Path]) -> None:
     assert xlamem.buffer(dump, "none").mates == xlamem.buffer(dump, "big").mates == []
 
 
+def test_where_the_peak_is_without_a_buffer(make: Callable[..., Path]) -> None:
+    """As much may be in use at another step."""
+    values = [attacks.value(1, "first", 512), attacks.value(2, "second", 448), attacks.value(3, "third", 448)]
+    dump = xlamem.read(make(attacks.dump(values, ranges=["first{}:0-1", "second{}:3-4", "third{}:5-6"])))
+    first, second = (xlamem.buffer(dump, name) for name in ("first", "second"))
+    assert (first.peak_step, first.saving, first.peak_step_without) == (0, 64, 3)
+    assert (second.peak_step, second.saving, second.peak_step_without) == (0, 0, 0)
+
+
+def test_the_peak_without_what_is_no_temporary_is_not_known(make: Callable[..., Path]) -> None:
+    values = [attacks.value(0, "result", 1024)]
+    members = attacks.dump(
+        values, allocations="allocation 0: size 1024, maybe-live-out:\n", ranges=["result{}:2-4"]
+    )
+    assert xlamem.buffer(xlamem.read(make(members)), "result").peak_step_without is None
+
+
 def test_a_temporary_in_an_output_saves_nothing(make: Callable[..., Path]) -> None:
     """The memory of the output stays reserved without it."""
     allocations = "allocation 0: size 1024, maybe-live-out:\n"

@@ -7,7 +7,7 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ import xlamem
 from xlamem import compute, schema
 from xlamem.compute import in_use
 from xlamem.compute.program import program
-from xlamem.compute.removal import saved_by_chain
+from xlamem.compute.removal import peak_step_without, saved_by_chain
 from xlamem.input.find import Source
 
 Row = dict[str, Any]
@@ -223,10 +223,11 @@ def check_savings(dump: xlamem.Dump, brute: Brute) -> None:
     ours = rows(compute.savings(dump), "savings")
     if brute.times is not None:
         same(ours, brute.savings())
-        p = program(dump)
-        saved = dict(zip(p.value_ids.tolist(), saved_by_chain(p).tolist(), strict=True))
-        chains = brute.savings_of_chains()
-        assert chains == {value: saved[value] for value in chains}
+        p, chains = program(dump), brute.savings_of_chains()
+        row, saved = {value: row for row, value in enumerate(p.value_ids.tolist())}, saved_by_chain(p)
+        assert {v: saving for v, (saving, _) in chains.items()} == {v: saved[row[v]] for v in chains}
+        for v, (_, step) in islice(chains.items(), 20):
+            assert peak_step_without(p, row[v]) == step
     assert ours == sorted(ours, key=lambda r: (r["color"], r["page"], -r["saving"]))
 
 

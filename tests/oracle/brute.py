@@ -406,9 +406,9 @@ class Brute:
                     found.append(row | {"saving": saving})
         return [row for row in found if row["saving"] > 0]
 
-    def savings_of_chains(self) -> dict[int, int]:
-        """value_id -> by how much the peak is lower without the temporary and what is updated in its place."""
-        saved: dict[int, int] = {}
+    def savings_of_chains(self) -> dict[int, tuple[int, int]]:
+        """value_id -> how much lower the peak is without the temporary and what is updated in its place, and where."""
+        saved: dict[int, tuple[int, int]] = {}
         for space, rows in zip(self.spaces, self._closed, strict=True):
             peak = max(r["occupied"] for r in rows)
             for arena in space.of("temp"):
@@ -418,7 +418,7 @@ class Brute:
                         live = arena.live(time)
                         others = [v for v in live if v["value_id"] not in chain]
                         without[time] -= arena.bytes(arena.covered(live) & ~arena.covered(others))
-                    saved |= dict.fromkeys(chain, peak - max(without))
+                    saved |= dict.fromkeys(chain, (peak - max(without), without.index(max(without))))
         return saved
 
     def _chains(self, arena: Arena) -> list[set[int]]:

@@ -41,6 +41,8 @@ def attention_by_parts(a: LoopActivations) -> Iterator[Intervention]:
     parts = max(largest_divisor(n, MAX_PARTS) for n in others)
     sizes = [a.elements[largest], of_iteration[largest]]
     is_alike: Mask = np.isin(a.elements, sizes) | np.isin(of_iteration, sizes)
+    # What a loop stacks may have as many elements in all iterations, such as its carry if heads are as many as layers.
+    is_alike &= ~_is_carry(a) | np.isin(of_iteration, sizes)
     members = a.w.in_arena & is_alike & ((a.dimensions == length).sum(axis=1) > 1)
     used = a.used_after_loops
     is_used = members & (a.with_slot_mates(used) | a.gradients_of(used))
@@ -71,6 +73,14 @@ def attention_by_parts(a: LoopActivations) -> Iterator[Intervention]:
         certain = min(certain, 0)
     bounds = int(ATTENTION_LOWER * certain), with_vmem(a.w, int(ATTENTION_UPPER * best) + a.w.lost)
     yield of_values(a, "attention", np.flatnonzero(members & a.w.at_peak), Change(0, in_flight - only), bounds, text)
+
+
+def _is_carry(a: LoopActivations) -> Mask:
+    """Return which values stack what a loop passes from one iteration to the next, for its backward pass."""
+    found = np.zeros(len(a.elements), bool)
+    for s in a.stacks:
+        found |= s.members & (a.dimensions[:, 0] == s.trips) & (a.p.extent // s.trips <= 2 * s.least_carry)
+    return found
 
 
 def _saved_by_policy(a: Activations, members: Mask) -> Mask:

@@ -22,7 +22,7 @@ from .layout import THREAD_LOCAL
 from .op_names import matching, plain_names
 from .peaks import require_allocations, selected_steps
 from .program import Program, program
-from .removal import saving_of
+from .removal import peak_step_without, saving_of
 
 Row = dict[str, Any]
 
@@ -62,6 +62,8 @@ class Buffer:
     saving: int | None
     """By how much the peak of its space would be lower without it and the values that are updated in its place, at
     most; None without live ranges."""
+    peak_step_without: int | None
+    """First step of the peak of its space without these; None without live ranges, or if it is no temporary."""
 
     @property
     def last_user(self) -> Row | None:
@@ -104,6 +106,7 @@ def buffer(dump: DumpLike, name: str | int) -> Buffer:
         positions=_of_value(p, "positions", value, ["instruction", "shape_index"]),
         mates=_mates(p, value),
         saving=saving_of(p, value) if p.steps is not None else None,
+        peak_step_without=peak_step_without(p, value) if p.steps is not None and p.in_temp[value] else None,
     )
 
 

@@ -187,7 +187,9 @@ def _narrower(a: LayerActivations, name: str, members: Mask) -> Intervention:
     estimate = a.w.saved(change)
     values = np.flatnonzero(members & a.w.at_peak)
     upper = int(DTYPE_UPPER * with_vmem(a.w, estimate, values))
-    bounds = -a.w.peak // 20, upper if estimate >= MIN_SHARE * a.w.total else 0
+    # It may keep the largest one in both types.
+    lower = -max(a.w.peak // 20, int(a.p.extent[values].max(initial=0)))
+    bounds = lower, upper if estimate >= MIN_SHARE * a.w.total else 0
     text = f"Compute in {NARROWER[name]}: these buffers are {name}. The compiler may convert them back."
     gradients, extent = (a.phase[values] == BACKWARD) & a.is_like_state[values], a.p.extent[values]
     if 2 * int(extent[gradients].sum()) > int(extent.sum()):

@@ -11,7 +11,7 @@ from ..dump import DumpLike
 from ..parse.arrays import ints as column_ints
 from .buffer_names import source_columns
 from .columns import Ints, Mask, arrow_array, computed_table, decoded, nullable, take
-from .in_use import occupied_in, windows
+from .in_use import covered, occupied_in, windows
 from .layout import TEMP_IN_OUTPUT, Layout
 from .program import Program, program
 
@@ -72,6 +72,14 @@ def saving_of(p: Program, value: int) -> int:
     if p.is_fixed[owner]:
         return int(p.allocation_size[owner])
     return int(saved_by_chain(p)[value])
+
+
+def peak_step_without(p: Program, value: int) -> int:
+    """Return the first step of the peak of a space without the chain of one of its temporaries."""
+    rest = p.in_temp & (p.chains != p.chains[value])
+    (window,) = (w for w in windows(p) if p.space[value] in w.spaces)
+    levels = covered(p, rest, window=window).levels[np.flatnonzero(window.spaces == p.space[value])[0]]
+    return int(window.first_step(levels.argmax()))
 
 
 def saved_by_value(p: Layout) -> Ints:

@@ -62,6 +62,8 @@ def _about(buffer: Buffer, steps: int | None) -> Iterable[tuple[str, str]]:
     yield "live", _live(buffer, steps)
     if buffer.saving is not None:
         change = f"is at most {exact_size(buffer.saving)} lower" if buffer.saving else "does not change"
+        if buffer.saving and buffer.peak_step_without not in (None, buffer.peak_step):
+            change += f", and at step {number(buffer.peak_step_without)}"
         yield "saving", f"without it, the peak of {value['memory_space']} {change}"
 
 
