@@ -559,8 +559,9 @@ def test_values_that_are_thread_local_there(monkeypatch: pytest.MonkeyPatch) -> 
     """A buffer whose value is thread-local on the other side is gone or new; one in another space has moved."""
     monkeypatch.setattr(account, "_space_names", lambda a, b: [np.array(["x", "y"])] * 2)
     monkeypatch.setattr(account, "_matching", lambda p, main, match: match[main])
-    here = SimpleNamespace(space=array(0, 0, 0, 0, 0))
-    there = SimpleNamespace(space=array(0, 0, 0, 1), value_category=array(1, account.THREAD_LOCAL, 1, 1))
+    here = SimpleNamespace(space=array(0, 0, 0, 0, 0), size=array(8, 8, 8, 8, 8))
+    categories = array(1, account.THREAD_LOCAL, 1, 1)
+    there = SimpleNamespace(space=array(0, 0, 0, 1), size=array(8, 8, 8, 8), value_category=categories)
     m: Any = SimpleNamespace(a=here, b=there, value=array(0, 1, 2, 3, -1), value_of_b=None)
     buffers: Any = SimpleNamespace(of_value=array(-1, -1, 5, 6))
     causes, value = account._single_causes(m, np.arange(5), buffers, gone=True)
@@ -570,6 +571,25 @@ def test_values_that_are_thread_local_there(monkeypatch: pytest.MonkeyPatch) -> 
     here.space = array(1, 0, 0, 1, 1)
     assert account._single_causes(m, np.arange(5), buffers, gone=True)[0].tolist() == [
         getattr(account, name) for name in ("MOVED", "GONE", "SHARING", "SHARING", "GONE")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("size_a", "size_b", "cause"),
+    [(8, 4, "MOVED"), (8, 3, "GONE"), (4, 8, "MOVED"), (3, 8, "GONE"), (0, 0, "MOVED"), (8, 0, "GONE")],
+)
+def test_a_much_smaller_value_in_another_space_is_another_one(
+    size_a: int, size_b: int, cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A matrix of 4 GiB that is computed in chunks has not moved to a VMEM of 112 MiB."""
+    monkeypatch.setattr(account, "_space_names", lambda a, b: [np.array(["hbm"]), np.array(["vmem"])])
+    monkeypatch.setattr(account, "_matching", lambda p, main, match: match[main])
+    a, b = (SimpleNamespace(space=array(0), size=array(n), value_category=array(1)) for n in (size_a, size_b))
+    m: Any = SimpleNamespace(a=a, b=b, value=array(0), value_of_b=array(0))
+    buffers: Any = SimpleNamespace(of_value=array(-1))
+    assert account._single_causes(m, np.arange(1), buffers, gone=True)[0].tolist() == [getattr(account, cause)]
+    assert account._single_causes(m, np.arange(1), buffers, gone=False)[0].tolist() == [
+        getattr(account, cause if cause == "MOVED" else "NEW")
     ]  # fmt: skip
 
 

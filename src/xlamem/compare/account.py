@@ -25,6 +25,8 @@ from .ordering import in_order
 
 NEW, GONE, MOVED, LONGER, SHORTER, SHARING, LARGER, SMALLER, PADDING = range(len(schema.CAUSES))
 
+MAX_MOVED = 2
+"""Maximum ratio of the sizes of a buffer in two memory spaces. If it is greater, one replaces the other."""
 MAX_SPACES = 64
 """Maximum number of memory spaces with an account of their own."""
 OTHER_SPACES = "other spaces"
@@ -404,10 +406,13 @@ def _single_causes(m: Matching, main: Ints, there: Buffers, *, gone: bool) -> tu
     known = np.flatnonzero(value >= 0)
     names = _space_names(here, other)
     moved[known] = names[0][here.space[main[known]]] != names[1][other.space[value[known]]]
+    sizes = here.size[main[known]], other.size[value[known]]
+    replaced = np.zeros(len(main), bool)
+    replaced[known] = moved[known] & (np.maximum(*sizes) > MAX_MOVED * np.minimum(*sizes))
     in_use = take(there.of_value, value) >= 0
     copied = (take(match, main) < 0) & ~moved
     thread_local = take(other.value_category, value) == THREAD_LOCAL
-    rules = [(value < 0) | copied | thread_local, moved, in_use]
+    rules = [(value < 0) | copied | thread_local | replaced, moved, in_use]
     codes = [GONE if gone else NEW, MOVED, SHARING]
     return np.select(rules, codes, SHORTER if gone else LONGER), value
 
