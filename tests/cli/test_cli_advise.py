@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attacks
 import pytest
 from conftest import DUMPS
 
 import xlamem
 from xlamem import cli, compute, schema
+from xlamem.cli.reporters import advice as reporter
 
 PROGRAM = Path(__file__).parents[1] / "data" / "advice" / "tpu-attention" / "base"
 
@@ -48,6 +51,19 @@ def test_the_limit(run: Any) -> None:
 def sentence(out: str) -> str:
     """Return the paragraph below the bytes that must fit."""
     return " ".join(out.partition("must fit")[2].partition("\n\n")[0].split("\n")[1:])
+
+
+@pytest.mark.parametrize(
+    ("name", "needed", "shown"), [("dot.1.remat", 6400, True), ("dot.1.remat", 6401, False), ("dot.2", 6400, False)]
+)
+def test_what_xla_computes_again_may_be_kept_instead(
+    name: str, needed: int, shown: bool, make: Callable[..., Path]
+) -> None:
+    """At least 1 % of what must fit."""
+    values = [attacks.value(1, "dot.1", 64), attacks.value(2, name, 64, 64), attacks.value(3, "dot.3", 512, 128)]
+    dump = xlamem.read(make(attacks.dump(values, ranges=["dot.1{}:0-2", f"{name}{{}}:3-5", "dot.3{}:3-5"])))
+    text = reporter._computed_again(dump, needed)
+    assert ("XLA computes 64 B at the peak a second time (1 buffer, .remat)." in text) == shown == bool(text)
 
 
 def test_budgets(run: Any) -> None:

@@ -63,6 +63,27 @@ def test_a_loop_over_the_samples(operation: str, wanted: str, make: Make) -> Non
     assert row["action"].startswith(f"Halve the batch of `tokens` {wanted}.")
 
 
+@pytest.mark.parametrize(("samples", "found"), [(16, True), (24, True), (32, True), (40, False), (4, False)])
+def test_a_step_that_joins_the_arrays_of_its_batch(samples: int, found: bool, make: Make) -> None:
+    """Such as two answers to each question, or up to four crops of each image."""
+    hidden = Buffer("dot.1", f"f32[{samples},64,96]", (1, 7), "jit(f)/jvp()/dot_general", "dot(%x, %y)")
+    gradient = Buffer("g", hidden.shape, (7, 8), "jit(f)/transpose(jvp())/mul")
+    rows = advice(program(make, [argument("batch", "s32[8,65]", 0), hidden, gradient]), "batch")
+    assert [r["action"][:37] for r in rows] == (["Halve the batch of `batch` (8 to 4). "] if found else [])
+
+
+def test_pairs_of_as_many_samples_as_layers(make: Make) -> None:
+    """Tokens, and masks of the same dimensions, are no weights of layers."""
+    stack = loop("while.1{1}", 8, "jit(f)/jvp()/while", live=(3, 7))._replace(shape="f32[8,16,64,32]")
+    hidden = Buffer("dot.1", "f32[16,64,96]", (1, 7), "jit(f)/jvp()/dot_general", "dot(%x, %y)")
+    gradient = Buffer("g", "f32[16,64,96]", (7, 8), "jit(f)/transpose(jvp())/mul")
+    frozen = argument("frozen", "f32[8,32,32]", 2)
+    tokens, mask = (argument(f"batch['{n}']", f"{t}[8,65]", i) for i, (n, t) in enumerate([("t", "s32"), ("m", "f32")]))
+    (row,) = advice(program(make, [tokens, mask, frozen, stack, hidden, gradient]), "batch")
+    assert row["action"].startswith("Halve the batch of `batch` (8 to 4).")
+    assert advice(program(make, [mask, frozen, stack, hidden, gradient]), "batch") == []
+
+
 def test_the_batch_of_a_training_step_of_tensorflow(make: Make) -> None:
     """Only the names of its backward pass tell that it trains: what it updates are weights, not the batch."""
     updated = "parameter 2, shape |f32[128,128]| at ShapeIndex {}, maybe-live-out:"

@@ -80,15 +80,22 @@ def test_results_of_a_hidden_layer_are_no_logits(make: Make) -> None:
     assert len(loss_advice(make, LOGITS, SOFTMAX, last)) == 1
 
 
-def test_what_several_products_compute_is_no_logits(make: Make) -> None:
-    other = LOGITS._replace(name="dot.0", live=(0, 1), uses="")
-    assert loss_advice(make, other, LOGITS, SOFTMAX) == []
+def test_what_many_products_compute_is_no_logits(make: Make) -> None:
+    """Those of a policy and a reference are; the second model may compute large activations after the first logits."""
+    others = [LOGITS._replace(name=f"dot.{i}", live=(0, 1), uses="") for i in (0, 1)]
+    hidden = Buffer("tanh.1", "f32[8,64,512]", (1, 2), "jit(f)/jvp()/tanh")
+    (one,), (two,) = (loss_advice(make, *o, hidden, LOGITS, SOFTMAX) for o in ([], others[:1]))
+    assert two["lower"] < one["lower"]  # the gradients of both are added up
+    assert loss_advice(make, *others, hidden, LOGITS, SOFTMAX) == []
+    assert loss_advice(make, others[0], LOGITS, SOFTMAX, hidden._replace(live=(3, 4))) == []
 
 
-@pytest.mark.parametrize(("clone", "n"), [("dot.2.remat", 1), ("dot.2.remat5.1", 1), ("dot.2.rematch", 0)])
-def test_logits_that_the_compiler_computes_again(clone: str, n: int, make: Make) -> None:
-    again = LOGITS._replace(name=clone, live=(6, 7), uses="")
-    assert len(loss_advice(make, HIDDEN, LOGITS, SOFTMAX, again)) == n
+@pytest.mark.parametrize(
+    ("clones", "n"), [(("remat", "remat5.1"), 1), (("remat2", "rematch"), 1), (("rematch", "rematch2"), 0)]
+)
+def test_logits_that_the_compiler_computes_again(clones: tuple[str, str], n: int, make: Make) -> None:
+    again = [LOGITS._replace(name=f"dot.2.{clone}", live=(6, 7), uses="") for clone in clones]
+    assert len(loss_advice(make, HIDDEN, LOGITS, SOFTMAX, *again)) == n
 
 
 def test_a_large_product_after_the_logits(make: Make) -> None:

@@ -28,7 +28,7 @@ BATCH_LOWER, BATCH_UPPER = 0.6, 1.25
 MIN_BATCH_SHARE = 0.02
 """Share of what must fit that half a batch of a TPU program has to save at least to be likely."""
 MAX_VIEWS = 4
-"""Maximum number of views of each sample of which all pairs are compared."""
+"""Maximum number of views of each sample that are computed together, and of which all pairs are compared."""
 MIN_PAIRS = 0.1
 """Minimum share of the temporaries at the peak of matrices of all pairs that is mentioned."""
 NOT_INDEPENDENT = "All pairs of samples are compared: those of two halves are left out then, which changes the result."
@@ -95,11 +95,32 @@ def _is_sliced(a: LayerActivations, values: Ints) -> Mask:
         return np.isin(a.dimensions[values, 0], trips)
     iterations = pc.is_valid(buffer_names(a.p, values)["iterations"]).to_numpy(zero_copy_only=False)
     # A loop over the samples (jax.lax.map) has as many iterations as other products have samples.
-    outside = a.is_product & (a.loops == 0)
-    samples = np.unique(a.dimensions[outside & (a.phase == FORWARD), 0])
+    samples = _samples(a)
     stacks = [s for s in a.stacks if (not trips or s.trips in trips) and s.trips not in samples]
     stacked = np.isin(a.dimensions[values, 0], [s.trips for s in stacks])
+    # So may half of them be, if tokens come in pairs, such as two answers to each question, with a mask for each.
+    shapes = distinct_rows(*a.dimensions[values].T)
+    tokens = _are_indices(a, values) & np.isin(2 * a.dimensions[values, 0], samples)
+    stacked &= ~np.isin(shapes, shapes[tokens])
     return np.asarray(iterations | (stacked & ~_are_like_elements(a, values, stacks)), bool)
+
+
+def _samples(a: LayerActivations) -> Ints:
+    """Return the leading dimensions of the products of the forward pass outside of loops."""
+    outside = a.is_product & (a.loops == 0)
+    return np.unique(a.dimensions[outside & (a.phase == FORWARD), 0])
+
+
+def _views(a: LayerActivations, size: int) -> list[int]:
+    """Return the leading dimensions of activations of a batch: its size, or multiples if the step joins its arrays."""
+    samples = _samples(a)
+    return [size, *(k * size for k in range(2, MAX_VIEWS + 1) if k * size in samples and size not in samples)]
+
+
+def _are_indices(a: LayerActivations, values: Ints) -> Mask:
+    """Return which arrays have an element type that weights do not have."""
+    element_types = pc.cast(a.p.value_text("element_type", values), pa.string())
+    return np.asarray(pc.is_in(element_types, pa.array(_INDICES)).to_numpy(zero_copy_only=False), bool)
 
 
 def _are_like_elements(a: LayerActivations, values: Ints, stacks: list[Stacks]) -> Mask:
@@ -145,9 +166,8 @@ def _is_ambiguous(
 
 def _may_be_weights(a: LayerActivations, values: Ints) -> Mask:
     """Return which arrays are matrices of numbers, not of indices."""
-    is_index = pc.is_in(pc.cast(a.p.value_text("element_type", values), pa.string()), pa.array(_INDICES))
     is_matrix = (a.dimensions[values] > 0).sum(axis=1) == 2
-    found: Mask = is_matrix & ~is_index.to_numpy(zero_copy_only=False)
+    found: Mask = is_matrix & ~_are_indices(a, values)
     return found
 
 
@@ -209,7 +229,9 @@ def _joined(a: LayerActivations) -> Ints:
 
 def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
     p, w, size = a.p, a.w, batch.size
-    has_batch = (a.dimensions == size).any(axis=1) | np.isin(a.dimensions[:, :2], a.multiples_of(size)).any(axis=1)
+    has_batch = np.zeros(len(p.owner), bool)
+    for n in _views(a, size):
+        has_batch |= (a.dimensions == n).any(axis=1) | np.isin(a.dimensions[:, :2], a.multiples_of(n)).any(axis=1)
     # With as many samples as layers, stacked weights and their gradients have this dimension, too.
     temps = w.in_arena & has_batch & ~(a.is_like_state & a.is_training)
     fixed = -int(p.allocation_size[p.owner[batch.values]].sum()) // 2

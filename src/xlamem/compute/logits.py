@@ -26,6 +26,8 @@ MORE_CLASSES = 2
 """Number of times that there are more classes than features of a sample; otherwise, the logits are small."""
 SMALL_HEAD = 64
 """What follows the logits has this many times fewer bytes: losses, and results of another head of the model."""
+MAX_HEADS = 2
+"""Maximum number of products that compute logits: those of a policy and of a reference, for example."""
 MAX_KINDS = 8
 """Number of kinds of arrays, with other dimensions each, among which the logits are looked for."""
 
@@ -39,7 +41,7 @@ class Logits(NamedTuple):
     chunks: int
     """Number of chunks into which it is split."""
     gradient: int
-    """Bytes of the gradient of the weights, to which each chunk adds."""
+    """Bytes of the gradients of the weights, to which each chunk adds."""
 
 
 def chunked_losses(a: LoopActivations) -> Iterator[Intervention]:
@@ -82,13 +84,15 @@ def _logits(a: LoopActivations) -> Logits | None:
     for value in _largest(dimensions[forward], p.extent[forward]):
         value = forward[value]
         alike = dimensions == dimensions[value]
-        first = start[forward[alike[forward]]].min()
+        of_product = alike & flags_of(is_product, p.instruction_row)
+        products = np.unique(p.instruction_row[of_product])
+        # Between the logits of two models, the second one computes its activations.
+        first = start[of_product].max() if len(products) > 1 else start[forward[alike[forward]]].min()
         later = forward[(start[forward] > first) & ~alike[forward]]
         is_last = int(p.extent[later].max(initial=0)) <= p.extent[value] // SMALL_HEAD
-        products = np.unique(p.instruction_row[alike & flags_of(is_product, p.instruction_row)])
         # What a loop stacks has a dimension of iterations, which are no samples.
-        if is_last and len(products) <= 1 and not stacked[alike].any() and not _is_read_by_product(a, alike):
-            return _split(a, value) if (alike & a.w.at_peak).any() else None
+        if is_last and len(products) <= MAX_HEADS and not stacked[alike].any() and not _is_read_by_product(a, alike):
+            return _split(a, value, max(1, len(products))) if (alike & a.w.at_peak).any() else None
     return None
 
 
@@ -106,7 +110,7 @@ def _is_read_by_product(a: Activations, values: Mask) -> bool:
     return bool(flags_of(a.is_forward_product, user[flags_of(values, value)]).any())
 
 
-def _split(a: Activations, value: int) -> Logits | None:
+def _split(a: Activations, value: int, heads: int) -> Logits | None:
     """Return how the samples of these logits can be split; None for results that are no logits of many classes.
 
     The classes are a dimension of weights, whose other dimensions are the features.
@@ -125,4 +129,4 @@ def _split(a: Activations, value: int) -> Logits | None:
         return None
     members = a.w.in_arena & (a.elements == a.elements[value]) & ~a.is_like_state
     members &= (a.dimensions == classes).any(axis=1)
-    return Logits(members, samples, chunks, int(p.extent[weights].max()))
+    return Logits(members, samples, chunks, heads * int(p.extent[weights].max()))

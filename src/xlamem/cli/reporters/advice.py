@@ -6,7 +6,9 @@ from typing import Any
 
 from rich.text import Text
 
+from ... import kernels as pc
 from ...compute import Plan, device_total, enough_alone
+from ...compute.peaks_by_scope import rematerialized
 from ...compute.wording import NO_ADVICE, NO_ADVICE_WITHOUT_STEPS, NO_ALLOCATIONS, describe_problems
 from ...dump import Dump
 from ...formatting import count, exact_size, one_line, plain_shape, shorten, shorten_path, size, wrap
@@ -16,8 +18,14 @@ from .header import header
 
 Row = dict[str, Any]
 
+MIN_AGAIN = 0.01
+"""Minimum share of what must fit that XLA computes again at the peak, or saves by that, to be mentioned."""
 N_ROWS = 10
 """Number of interventions without --limit."""
+AGAIN = (
+    "Because memory is scarce, XLA computes {} at the peak a second time ({}, .remat). It does so less once the "
+    "program fits; then less is saved than stated."
+)
 ENOUGH_ALONE = "By the upper bounds, each of the following may be enough alone."
 ENOUGH_AND_FREE = "Each of the following changes nothing that is computed, and may be enough alone by its upper bound."
 INDENT = 4
@@ -46,7 +54,20 @@ def screen(dump: Dump, rows: list[Row], plan: Plan | None, output: Output) -> li
         lines += [Text(), *_intervention(row, output.width)]
     if more := len(rows) - len(shown):
         lines += [Text(), Text(f"{count(more, 'other intervention')}: {_how_to_see(plan, listed, shown)}", "dim")]
+    if shown and (again := _computed_again(dump, total)):
+        lines += [Text(), *(Text(line) for line in wrap(again, 0, output.width))]
     return lines
+
+
+def _computed_again(dump: Dump, total: int) -> str:
+    """Say that XLA may use what is saved to compute less again, if it rematerializes buffers at the peak."""
+    clones = rematerialized(dump)
+    is_main = pc.equal(clones["color"], 0)
+    at_peak = pc.filter(clones, pc.and_(is_main, pc.or_(clones["at_peak"], pc.greater(clones["saved"], 0))))
+    used = pc.sum(at_peak["size"]).as_py() or 0
+    if used < MIN_AGAIN * total:
+        return ""
+    return AGAIN.format(size(used), count(at_peak.num_rows, "buffer"))
 
 
 def _how_to_see(plan: Plan | None, listed: list[Row], shown: list[Row]) -> str:
