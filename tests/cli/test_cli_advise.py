@@ -66,6 +66,28 @@ def test_what_xla_computes_again_may_be_kept_instead(
     assert ("XLA computes 64 B at the peak a second time (1 buffer, .remat)." in text) == shown == bool(text)
 
 
+def test_rows_that_are_alike_say_where_their_code_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that is used twice has one row for each use; the innermost calls are the same."""
+
+    def call(line: int, function: str) -> dict[str, Any]:
+        return {"file": "/x/train.py", "line": line, "function": function}
+
+    calls = {1: [call(50, "layer"), call(69, "f.<locals>.loss")], 2: [call(50, "layer"), call(70, "loss")]}
+    calls |= {3: calls[2][:1], 4: []}
+    monkeypatch.setattr(reporter, "calls_to", lambda dump, value: calls[value])
+    row = dict.fromkeys(("scope", "function", "source_file", "source_line")) | {"kind": "scan", "action": "Scan."}
+
+    def sites(*values: int | None, **others: Any) -> dict[int, str]:
+        rows = [row | {"rank": i, "value_id": value} for i, value in enumerate(values)]
+        rows[0] |= others
+        return reporter._call_sites(None, rows)  # type: ignore[arg-type]
+
+    assert sites(1, 2) == {0: "called at train.py:69 (loss)", 1: "called at train.py:70 (loss)"}
+    assert sites(1, 2, 1)[2] == "called at train.py:69 (loss)"
+    assert sites(1, 2, source_line=5) == sites(1, 2, action="Offload.") == sites(2, 2) == sites(1) == {}
+    assert sites(2, 3) == sites(1, 4) == sites(1, None) == {}  # no callers are known that differ
+
+
 def test_budgets(run: Any) -> None:
     reached = sentence(run(PROGRAM, "--budget", "5GiB")[1])
     assert reached == (

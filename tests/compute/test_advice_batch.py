@@ -399,3 +399,18 @@ def test_an_argument_that_is_updated_needs_no_copy(kind: str, make: Make) -> Non
     y = output("y", "f32[128,256]", op_name="jit(f)/add", instruction=f"fusion(%p.0), kind={kind}, calls=%f")
     (row,) = advice(program(make, [x, y]), "dtype")
     assert row["confidence"] == ("likely" if kind == "kLoop" else "try")
+
+
+@pytest.mark.parametrize(
+    ("op_name", "shape", "warned"),
+    [
+        ("state.opt_state[0].nu['w']", "f32[128,256]", True),
+        ("opt['exp_avg_sq']['w']", "f32[128,256]", True),
+        ("state.opt_state[0].mu['w']", "f32[128,256]", False),
+        ("params['menu']['w']", "f32[128,256]", False),
+        ("state.opt_state[0].nu['w']", "f64[128,256]", False),
+    ],
+)
+def test_second_moments_need_more_than_bfloat16(op_name: str, shape: str, warned: bool, make: Make) -> None:
+    (row,) = (r for r in advice(program(make, [argument(op_name, shape, 0)], "tpu"), "dtype") if r["argument"])
+    assert ("Leave second moments" in row["action"]) == warned

@@ -177,6 +177,8 @@ def _narrower_argument(w: WhatIf, name: str, number: int, values: Ints, outputs:
     widened = w.p.tables.platform == "cpu" and NARROWER[wide] == "bfloat16" and not _only_updates_read(w, values)
     note = _WIDENED if widened else "Where the program converts it back, temporaries grow."
     text = f"Keep `{name}` in {NARROWER[wide]} instead of {wide}, if that is precise enough. {note}"
+    if NARROWER[wide] == "bfloat16" and _has_second_moments(w, values):
+        text += " Leave second moments, as Adam has, in f32: bfloat16 is too coarse for a decay of 0.999."
     estimate = w.saved(change)
     lower = -estimate if widened else int(0.4 * estimate)
     best = w.saved(Change(change.fixed, -_narrowed_with(w, values, wide)))
@@ -185,6 +187,12 @@ def _narrower_argument(w: WhatIf, name: str, number: int, values: Ints, outputs:
     large = estimate >= MIN_ARGUMENT_SHARE * w.total
     confidence: Confidence = "try" if widened else "likely"
     return Intervention("dtype", values, change, lower, upper if large else 0, confidence, text, name, number)
+
+
+def _has_second_moments(w: WhatIf, values: Ints) -> bool:
+    """Return whether names of these arguments are those that optax and PyTorch give to Adam's second moments."""
+    names = origins(w.p).names.columns(w.p.instruction_row[values])["op_name"]
+    return bool(_is_match(pc.cast(names, pa.string()), r"\b(?:nu|exp_avg_sq)\b").any())
 
 
 def _narrowed_with(w: WhatIf, values: Ints, wide: str) -> Ints:

@@ -158,7 +158,7 @@ def offloads(a: LayerActivations) -> Iterator[Intervention]:
         change = _stacked_again(a, s, 0, 2 * s.per_trip(a.p.extent))
         names = (BODY_INPUT,)
         text = (
-            f"Offload what the loop keeps: begin its body with x = checkpoint_name(x, {BODY_INPUT!r}), of "
+            f"Offload what the loop keeps: begin its body with x = checkpoint_name(x, {BODY_INPUT!r}), imported from "
             "jax.ad_checkpoint, and pass jax.checkpoint policy=save_and_offload_only_these_names("
             f"names_which_can_be_saved=[], names_which_can_be_offloaded=[{BODY_INPUT!r}], offload_src='device', "
             "offload_dst='pinned_host'), of jax.checkpoint_policies."

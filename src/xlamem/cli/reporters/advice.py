@@ -8,12 +8,13 @@ from rich.text import Text
 
 from ... import kernels as pc
 from ...compute import Plan, device_total, enough_alone
+from ...compute.one_buffer import calls_to
 from ...compute.peaks_by_scope import rematerialized
 from ...compute.wording import NO_ADVICE, NO_ADVICE_WITHOUT_STEPS, NO_ALLOCATIONS, describe_problems
 from ...dump import Dump
 from ...formatting import count, exact_size, one_line, plain_shape, shorten, shorten_path, size, wrap
 from ..options import Output
-from .buffers import SIZE_WIDTH, source_line
+from .buffers import SIZE_WIDTH, call_text, source_line
 from .header import header
 
 Row = dict[str, Any]
@@ -47,16 +48,36 @@ def screen(dump: Dump, rows: list[Row], plan: Plan | None, output: Output) -> li
     alternatives = enough_alone(rows, plan) if len(planned) < len(rows) else []
     listed = planned + alternatives
     shown = output.head(listed, N_ROWS)
+    sites = _call_sites(dump, shown)
     for i, row in enumerate(shown):
         if i == len(planned):
             why = ENOUGH_AND_FREE if plan and plan.is_reached else ENOUGH_ALONE
             lines += [Text(), *(Text(line) for line in wrap(why, 0, output.width))]
         lines += [Text(), *_intervention(row, output.width)]
+        if row["rank"] in sites:
+            lines.append(Text(" " * INDENT + sites[row["rank"]], "green"))
     if more := len(rows) - len(shown):
         lines += [Text(), Text(f"{count(more, 'other intervention')}: {_how_to_see(plan, listed, shown)}", "dim")]
     if shown and (again := _computed_again(dump, total)):
         lines += [Text(), *(Text(line) for line in wrap(again, 0, output.width))]
     return lines
+
+
+def _call_sites(dump: Dump, rows: list[Row]) -> dict[int, str]:
+    """Return by rank where code is called for which there are several rows, such as a model that is used twice."""
+    alike: dict[Any, list[Row]] = {}
+    for row in rows:
+        place = (row[name] for name in ("kind", "action", "scope", "function", "source_file", "source_line"))
+        if row["value_id"] is not None:
+            alike.setdefault(tuple(place), []).append(row)
+    sites: dict[int, str] = {}
+    for group in (g for g in alike.values() if len(g) > 1):
+        calls = [calls_to(dump, row["value_id"]) for row in group]
+        for callers in zip(*calls, strict=False):
+            if len({(c["file"], c["line"]) for c in callers}) > 1:
+                sites |= {row["rank"]: f"called at {call_text(c)}" for row, c in zip(group, callers, strict=True)}
+                break
+    return sites
 
 
 def _computed_again(dump: Dump, total: int) -> str:

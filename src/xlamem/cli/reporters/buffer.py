@@ -10,8 +10,8 @@ from rich.text import Text
 from ...compute import Buffer
 from ...compute.wording import describe_problems
 from ...dump import Dump
-from ...formatting import NO_BREAK, count, exact_size, file_line, number, one_line, shorten_path, wrap
-from .buffers import category_name, origin_text, padding_bytes, shape_text, source_line, value_name
+from ...formatting import NO_BREAK, count, exact_size, number, one_line, shorten_path, wrap
+from .buffers import call_text, category_name, origin_text, padding_bytes, shape_text, source_line, value_name
 from .header import header
 from .verdict import INDENT, field
 
@@ -71,13 +71,8 @@ def _calls(calls: list[Row]) -> str:
     """Return the innermost calls in one line of text; empty if the line has no known callers."""
     if len(calls) < 2:
         return ""
-    texts = [_call(call).replace(" ", NO_BREAK) for call in calls[:N_CALLS]]
+    texts = [call_text(call).replace(" ", NO_BREAK) for call in calls[:N_CALLS]]
     return f" {BY}".join([*texts, *(["…"] if len(calls) > N_CALLS else [])])
-
-
-def _call(call: Row) -> str:
-    function = (call["function"] or "").rpartition("<locals>.")[2]
-    return one_line(file_line(call["file"], call["line"], folder=False) + (f" ({function})" if function else ""))
 
 
 def _iterations(value: Row) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from ...formatting import GAP, one_line, plain_shape, shorten, shorten_distinct, size, visible
+from ...formatting import GAP, file_line, one_line, plain_shape, shorten, shorten_distinct, size, visible
 
 Row = dict[str, Any]
 
@@ -308,3 +308,9 @@ def _sources(groups: list[Row], width: int | None) -> list[str]:
     if width is None or len(set(names)) == len(set(full)):
         return full if width is None else names
     return source_lines(groups, SOURCE_WIDTH)
+
+
+def call_text(call: Row) -> str:
+    """Return file, line and function of a call."""
+    function = (call["function"] or "").rpartition("<locals>.")[2]
+    return one_line(file_line(call["file"], call["line"], folder=False) + (f" ({function})" if function else ""))
