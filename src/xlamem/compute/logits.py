@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from .. import kernels as pc
 from .activations import FORWARD, Activations
 from .aliasing import is_partitioned
 from .bounds import largest_divisor, of_values, with_vmem
@@ -28,6 +30,9 @@ SMALL_HEAD = 64
 """What follows the logits has this many times fewer bytes: losses, and results of another head of the model."""
 MAX_HEADS = 2
 """Maximum number of products that compute logits: those of a policy and of a reference, for example."""
+MAX_VIEWS = 4
+"""Maximum ratio of the sizes of two sets of samples of which all pairs are compared."""
+_DECOMPOSITION = r"\b(?:cholesky|eigh|eig|lu|qr|svd|schur|householder|triangular_solve|fft)"
 MAX_KINDS = 8
 """Number of kinds of arrays, with other dimensions each, among which the logits are looked for."""
 
@@ -42,6 +47,8 @@ class Logits(NamedTuple):
     """Number of chunks into which it is split."""
     gradient: int
     """Bytes of the gradients of the weights, to which each chunk adds."""
+    pairs: int = 0
+    """Number of samples of which all pairs are compared, instead of classes; else 0."""
 
 
 def chunked_losses(a: LoopActivations) -> Iterator[Intervention]:
@@ -57,11 +64,16 @@ def chunked_losses(a: LoopActivations) -> Iterator[Intervention]:
     best = Change(0, -only + only // logits.chunks)
     bounds = int(LOSS_LOWER * estimate), with_vmem(a.w, int(LOSS_UPPER * a.w.saved(best)) + a.w.lost)
     where = " on each device" if is_partitioned(a.p) else ""
+    what, which, rows = "logits", "", "along a dimension of the samples"
+    if logits.pairs:
+        what, which, rows = "pairs", f"{logits.size:,} by {logits.pairs:,} ", "rows"
     text = (
-        f"Compute logits and loss in {logits.chunks} chunks{where}, so that only the logits of one chunk exist at a "
-        f"time: jax.lax.map over jax.checkpoint(f), where f computes both for {logits.size // logits.chunks:,} of the "
-        f"{logits.size:,} along a dimension of the samples."
+        f"Compute {which}{what} and loss in {logits.chunks} chunks{where}, so that only the {what} of one chunk exist "
+        f"at a time: jax.lax.map over jax.checkpoint(f), where f computes both for {logits.size // logits.chunks:,} of "
+        f"the {logits.size:,} {rows}."
     )
+    if logits.pairs:
+        text += " For a loss over columns, map over them as well."
     values = np.flatnonzero(logits.members & a.w.at_peak)
     yield of_values(a, "loss", values, change, bounds, text)
 
@@ -118,8 +130,10 @@ def _split(a: Activations, value: int, heads: int) -> Logits | None:
     p, own = a.p, [d for d in a.dimensions[value].tolist() if d > 1]
     weights = np.flatnonzero(a.is_state & (a.dimensions[:, 1] > 0))
     of_weights = [d for d in own if (a.dimensions[weights] == d).any()]
-    if not of_weights or a.is_like_state[value]:
+    if a.is_like_state[value]:
         return None
+    if not of_weights:
+        return _split_pairs(a, value, own)
     classes = own[-1] if own[-1] in of_weights else max(of_weights)
     chunks, samples = max(((largest_divisor(d, MAX_CHUNKS), d) for d in own if d != classes), default=(1, 1))
     if chunks < 2:
@@ -130,3 +144,29 @@ def _split(a: Activations, value: int, heads: int) -> Logits | None:
     members = a.w.in_arena & (a.elements == a.elements[value]) & ~a.is_like_state
     members &= (a.dimensions == classes).any(axis=1)
     return Logits(members, samples, chunks, heads * int(p.extent[weights].max()))
+
+
+def _split_pairs(a: Activations, value: int, own: list[int]) -> Logits | None:
+    """Return how all pairs of samples can be split, whose similarities a product of the forward pass computes.
+
+    Both factors have fewer features than there are samples. A decomposition needs the whole matrix.
+    """
+    if len(own) != 2 or max(own) > MAX_VIEWS * min(own) or _has_decomposition(a):
+        return None
+    p = a.p
+    alike = (a.elements == a.elements[value]) & (a.dimensions == own[1]).any(axis=1)
+    products = p.instruction_row[alike & flags_of(a.is_forward_product, p.instruction_row)]
+    factor, user, _, _ = uses_of(p)
+    factors = np.unique(factor[(factor >= 0) & np.isin(user, products)])
+    factors = factors[np.isin(a.dimensions[factors], own).any(axis=1)]
+    chunks = largest_divisor(own[0], MAX_CHUNKS)
+    if chunks < 2 or not len(factors) or min(own) ** 2 < MORE_CLASSES * a.elements[factors].max():
+        return None
+    # Also those of which scatters join the dimensions.
+    members = a.w.in_arena & (a.elements == a.elements[value]) & ~a.is_like_state
+    return Logits(members, own[0], chunks, int(p.extent[factors].max()), own[1])
+
+
+def _has_decomposition(a: Activations) -> bool:
+    names = pc.cast(a.p.printed_op_names[1], pa.string())
+    return bool(matching(names, _DECOMPOSITION).any())
