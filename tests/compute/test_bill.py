@@ -18,7 +18,7 @@ from render import render
 
 import xlamem
 from xlamem import schema
-from xlamem.compute import arena_cells, in_use
+from xlamem.compute import arena_cells, bill_wording, in_use
 from xlamem.compute.program import program
 from xlamem.input.find import Source
 
@@ -158,3 +158,22 @@ def test_real(real: xlamem.Dump) -> None:
         rows(real)
     else:
         assert_equals_reference(real)
+
+
+@pytest.mark.parametrize(
+    ("n", "own", "buffers", "each", "granule", "text"),
+    [
+        (1, 70, 1000, 1000, 8, "70 bytes of a slot of 1000 bytes"),
+        (3, 269, 300, 100, 4, "269 bytes of slots of 100 bytes"),
+        (3, 270, 300, 100, 4, "100 bytes each in slots of 100 bytes"),
+        (2, 130, 16, 8, 128, "8 bytes each in slots of 128 bytes"),
+        (7, 89, 100, None, 4, "89 bytes of their 100 bytes"),
+        (7, 90, 100, None, 4, "100 bytes together"),
+    ],
+)
+def test_slots_that_others_use_in_part(
+    n: int, own: int, buffers: int, each: int | None, granule: int, text: str
+) -> None:
+    """A copy of 1.43 GiB was listed in full below 176 MiB of packing, of which only 67 MiB are its own."""
+    row = {"n": n, "bytes": own, "buffer_bytes": buffers, "buffer_size": each, "granule": granule}
+    assert bill_wording.slot_sentence(row, "7 gradients") == f"7 gradients, {text}"

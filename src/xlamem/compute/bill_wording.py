@@ -37,6 +37,8 @@ EXPLANATIONS = {
     "never_touched": "no value is ever placed there, as in memory reserved for the inside of kernels",
     "shared": "used at other steps, by buffers of different sizes",
 }
+MOST = 0.9
+"""Share of slots from which on all of them is said to be used by nothing else."""
 N_KINDS = 4
 """Number of kinds of buffers that are listed below a line."""
 MIN_LINE_SHARE = 0.03
@@ -91,12 +93,16 @@ def counted(row: Row, *, other: bool = False) -> str:
 
 
 def slot_sentence(row: Row, noun: str) -> str:
-    """Say how small the buffers are, and how large their slots."""
+    """Say how small the buffers are, and how large their slots, or the part of them that nothing else uses."""
     if row["buffer_size"] is None or row["granule"] is None:
+        if row["bytes"] < MOST * row["buffer_bytes"]:
+            return f"{noun}, {short_size(row['bytes'])} of their {short_size(row['buffer_bytes'])}"
         slots = f" in slots of {short_size(row['bytes'])}" if row["bytes"] > row["buffer_bytes"] else ""
         return f"{noun}, {short_size(row['buffer_bytes'])}{slots} together"
-    slots = "a slot" if row["n"] == 1 else "slots"
-    return f"{noun}, {_each(row)} in {slots} of {short_size(_slot_size(row))}"
+    slots = f"{'a slot' if row['n'] == 1 else 'slots'} of {short_size(_slot_size(row))}"
+    if row["bytes"] < MOST * row["n"] * row["buffer_size"]:
+        return f"{noun}, {short_size(row['bytes'])} of {slots}"
+    return f"{noun}, {_each(row)} in {slots}"
 
 
 def _each(row: Row) -> str:
