@@ -433,3 +433,63 @@ def test_facts_are_in_their_order() -> None:
                 edit(kind, 0) for kind in order]).edits,
         )  # fmt: skip
         assert [row["kind"] for row in ranked_edits(d)] == kinds
+
+
+@pytest.mark.parametrize(
+    ("buffers", "text"),
+    [
+        ([-400, 400, -100], "-100 B: c is smaller"),  # a and b cancel
+        ([-400, 390, -90], "-90 B: c is smaller"),  # together they are a tenth of the change
+        ([-400, 389, -89], "-400 B: a is smaller; +389 B: b is larger"),
+        ([-400, 400, 300, -400], "-400 B: d is smaller; +300 B: c is larger"),  # one cancels one
+        ([-90, 0, -10], "-90 B: a is smaller"),
+        ([-50, 50, -40], "-40 B: c is smaller"),
+        ([-49, 49, -40], "-49 B: a is smaller"),  # less than half of the change
+    ],
+)
+def test_buffers_that_cancel_are_not_the_difference(buffers: list[int], text: str) -> None:
+    rows = [buffer(n, op_name=f"jit(f)/{name}") for name, n in zip("abcd", buffers, strict=False)]
+    d = difference([account(TOTAL, 300, 200)], buffers=rows, edits=[edit("flags", 0)])
+    assert verdict(d) == f"-100 B must fit, -100 B in use at the peak: flags differ ({text})."
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "change", "text"),
+    [
+        (50, 100, 50, "+50 B: a is larger"),
+        (49, 100, 49, "+100 B: b is larger"),  # what the cause explains is little beside it
+        (10, 100, 50, "+50 B in all; +10 B: a is larger"),
+        (10, 100, -50, "+100 B: b is larger"),
+        (60, 50, 119, "+60 B: a is larger"),
+        (60, 50, 120, "+120 B in all; +60 B: a is larger"),  # one of several
+        (50, 50, 110, "+50 B: a is larger"),  # about the change itself
+        (50, 50, 111, "+111 B in all; +50 B: a is larger"),
+        (20, 20, 89, "+89 B in all; +20 B: a is larger"),
+        (50, 50, -100, "+50 B: a is larger"),
+    ],
+)
+def test_buffers_of_the_main_cause(own: int, other: int, change: int, text: str) -> None:
+    rows = [buffer(own, op_name="jit(f)/a", edit=0), buffer(other, op_name="jit(f)/b")]
+    d = difference([account(TOTAL, 200, 300)], buffers=rows, edits=[edit("flags", change)])
+    assert verdict(d) == f"+100 B must fit, +100 B in use at the peak: flags differ ({text})."
+
+
+@pytest.mark.parametrize(
+    ("host", "change", "evidence", "first"),
+    [
+        (50, -90, "buffers", "moved"), (49, -90, "buffers", "layers"), (-50, -90, "buffers", "layers"),
+        (50, -9, "buffers", "layers"), (50, -9, "names", "moved"),
+    ],
+)  # fmt: skip
+def test_what_is_offloaded_comes_first(host: int, change: int, evidence: str, first: str) -> None:
+    """The host gets at least half of what the device needs less, whatever else explains as much."""
+    edits = [edit("layers", -100), edit("memory space", change, text="moved", evidence=evidence)]
+    accounts = [account(TOTAL, 300, 200), account("host", 1000, 1000 + host)]
+    assert ranked_edits(difference(accounts, edits=edits))[0]["text"].startswith(first)
+
+
+def test_what_the_text_says_about_offloading_comes_before_buffers() -> None:
+    edits = [edit("memory space", -90, text="buffers", evidence="buffers"),
+             edit("memory space", -9, text="arguments", evidence="interface")]  # fmt: skip
+    d = difference([account(TOTAL, 300, 200), account("host", 1000, 1060)], edits=edits)
+    assert [e["text"] for e in ranked_edits(d)] == ["arguments", "buffers"]

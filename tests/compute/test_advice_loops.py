@@ -36,6 +36,24 @@ def test_a_stack_that_is_summed_up(make: Make) -> None:
     assert row["confidence"] == "likely"
 
 
+@pytest.mark.parametrize(
+    ("op_name", "shape", "is_gradient"),
+    [
+        (f"{BACKWARD}/while", SHAPE, True),
+        (f"{FORWARD}/while", SHAPE, False),
+        (f"{BACKWARD}/while", "f32[8,64,32]", False),
+    ],
+)
+def test_gradients_of_what_is_not_updated(op_name: str, shape: str, is_gradient: bool, make: Make) -> None:
+    """Only a norm of all gradients reads them."""
+    weights = Buffer("p.0", shape, (0, 9), "p['w']", "parameter(0)", f"parameter 0, shape |{shape}|, maybe-live-out:")
+    stack = STACK._replace(op_name=op_name)
+    norm = SUM._replace(op_name="jit(f)/norm", shape="f32[]")
+    (row,) = reductions(make, weights, stack, norm)
+    assert ("apply jax.lax.stop_gradient" in row["action"]) == is_gradient
+    assert ("in the body of the loop" in row["action"]) != is_gradient
+
+
 def test_shapes_without_layouts(make: Make) -> None:
     """The largest of the results is named, and all of them are needed."""
     other = Buffer("sum.2", "f32[8]{0}", (4, 9), f"{FORWARD}/reduce_sum", "reduce(%x, %y)")

@@ -81,6 +81,7 @@ def test_folded_layers() -> None:
         ("params['blocks'][12].w", "blocks'][*]", 12),
         ("opt_state[0].mu['layer_3']['w1']", "layer_*", 3),
         ("state['opt'][1][0].nu['w']", None, None),
+        ("opt_state.inner_states['policy'].inner_state[0].mu['w']", None, None),
         ("state['opt'][1][0].nu['layers'][3]['w']", "layers'][*]", 3),
         ("state.opt_state[1].mu.layers_3.w", "layers_*", 3),
         ("state['opt'].layers[2]", "layers[*]", 2),

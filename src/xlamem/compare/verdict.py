@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import kernels as pc
 from ..compute.bills import DEVICE_TOTAL
-from ..compute.columns import arrow_array, is_in
 from ..formatting import file_line, size
 from .groups import difference_groups, of_account
 from .tables import HOST, DiffTables
@@ -17,6 +15,8 @@ MIN_SHARE = 0.1
 """An edit that explains less of a change than this is not its main cause."""
 MAX_SHARE = 1.25
 """Buffers that changed by more of a change than this are stated with those that changed in the other direction."""
+MAX_GROUPS = 50
+"""Maximum number of groups of buffers among which the largest ones are looked for."""
 FACTS = (
     "layers", "arguments", "sharding", "loops", "rematerialization", "memory space", "constants", "element type",
     "outputs", "operations", "dimensions", "flags", "donation",
@@ -85,7 +85,8 @@ def ranked_edits(d: DiffTables) -> list[Row]:
     """Return the edits: those that explain a part of the change, then other facts, then those that may follow.
 
     Arguments, outputs and constants that change the peak a little come after other facts, and last if they change it in
-    the other direction. Where the host's memory changes more than that of the device, what moved there comes first.
+    the other direction. Where the host's memory changes more than that of the device, or at least half as much in the
+    other direction, what moved there comes first.
     """
     change, in_host = _change(d), abs(d.host_change)
     rows: list[Row] = d.edits.to_pylist()
@@ -95,8 +96,11 @@ def ranked_edits(d: DiffTables) -> list[Row]:
         explains = row["change"] * change > 0 and abs(row["change"]) >= MIN_SHARE * abs(change)
         if row["kind"] == "compiler":
             return -1, 0, row["edit"]
-        if in_host > abs(change) and row["kind"] == "memory space" and row["evidence"] != "buffers":
-            return 0, -in_host, row["edit"]
+        if row["kind"] == "memory space":
+            is_buffers = row["evidence"] == "buffers"
+            is_offload = d.host_change * change < 0 and 2 * in_host >= abs(change) and (explains or not is_buffers)
+            if is_offload or (in_host > abs(change) and not is_buffers):
+                return 0, -max(in_host, abs(change)) - 2 + is_buffers, row["edit"]
         if row["kind"] in DETAILS:
             return 4, DETAILS.index(row["kind"]), row["edit"]
         if _may_follow(row, kinds):
@@ -132,22 +136,44 @@ def _moves(d: DiffTables) -> str:
 def _largest(d: DiffTables, cause: Row | None) -> str:
     """Return the largest group of buffers that changed in the direction of the peak, if possible of the main cause.
 
-    If it changed by more than the peak, the largest group that changed in the other direction follows. Of what moved to
-    the host only, the groups are there.
+    A group of the main cause is preferred if it or the cause changed at least half as much as the largest group of all,
+    with the change of the cause if that is twice as much and not about all. If the group changed by more than the peak,
+    the largest group that changed in the other direction follows. Of what moved to the host only, the groups are there.
     """
     account, total = DEVICE_TOTAL, _change(d)
     if cause and cause["kind"] == "memory space" and not cause["change"] and d.host_change:
         account, total = HOST, d.host_change
     groups = difference_groups(d, ("edit", "buffer", "cause"), account=account)
-    of_cause = pc.filter(groups, arrow_array(is_in(groups["edit"], [cause["text"]]))) if cause else groups.slice(0, 0)
-    rows = [row for some in (of_cause, groups) for row in some.slice(0, 50).to_pylist() if row["change"] * total > 0]
+    of_all = _uncanceled(groups.slice(0, MAX_GROUPS).to_pylist(), abs(total))
+    in_direction = [row for row in of_all if row["change"] * total > 0]
+    own = [row for row in in_direction if cause and row["edit"] == cause["text"]]
+    by_cause = cause["change"] if cause and cause["change"] * total > 0 else 0
+    if own and max(abs(by_cause), abs(own[0]["change"])) < abs(in_direction[0]["change"]) / 2:
+        own = []
+    rows = own or in_direction
     if not rows:
         return ""
     texts = [describe(rows[0])]
+    if own and abs(by_cause) >= 2 * abs(own[0]["change"]) and abs(by_cause - total) > MIN_SHARE * abs(total):
+        texts.insert(0, f"{signed(by_cause)} in all")
     if abs(rows[0]["change"]) > MAX_SHARE * abs(total):
-        opposed = (row for row in groups.slice(0, 50).to_pylist() if row["change"] * total < 0)
+        opposed = (row for row in of_all if row["change"] * total < 0)
         texts += [describe(row) for row in opposed if abs(row["change"]) >= MIN_SHARE * abs(total)][:1]
     return f" ({'; '.join(texts)})"
+
+
+def _uncanceled(rows: list[Row], total: int) -> list[Row]:
+    """Return the groups without large pairs that changed in opposite directions, and together hardly.
+
+    A buffer that is gone and an equal one that is new are not what the difference is.
+    """
+    left = list(rows)
+    for row in (r for r in rows if 2 * abs(r["change"]) >= total):
+        sums = ((r, row["change"] + r["change"]) for r in left if row["change"] * r["change"] < 0)
+        if row in left and (other := next((r for r, n in sums if abs(n) <= MIN_SHARE * total), None)):
+            left.remove(row)
+            left.remove(other)
+    return left
 
 
 def describe(row: Row) -> str:

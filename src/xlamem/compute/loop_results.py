@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .activations import BACKWARD
 from .bounds import of_values, with_vmem
 from .buffer_names import trip_counts
 from .columns import Ints
@@ -96,9 +97,17 @@ def _reduction(a: LoopActivations, stacks: list[_Reduced]) -> Intervention:
     what = shape if len(stacks) == 1 else f"{len(stacks):,} arrays, such as {shape},"
     text = (
         f"A loop stacks {what} over its {a.dimensions[largest.stack, 0]:,} iterations, from which the program only "
-        f"computes {result}. Compute that in the body of the loop: return what is left of each iteration, or add it up "
-        "in the carry."
+        f"computes {result}. "
     )
+    if a.phase[largest.stack] == BACKWARD and a.is_like_state[largest.stack]:
+        text += (
+            "They are shaped like arguments, as gradients are, but update none: apply jax.lax.stop_gradient to what is "
+            "not trained."
+        )
+    else:
+        text += (
+            "Compute that in the body of the loop: return what is left of each iteration, or add it up in the carry."
+        )
     of_loop = np.isin(a.slot, a.slot[[s.stack for s in stacks]])
     values = np.flatnonzero((members | of_loop) & w.at_peak)
     return of_values(a, "reduce", values, change, bounds, text)

@@ -207,5 +207,5 @@ def _without_end(text: str, limit: int) -> str:
 
 def _group_name(key: str, name: str | None) -> str:
     if name is None:
-        return f"(no {key})"
+        return "(no source, as arguments)" if key == "source" else f"(no {key})"
     return one_line(category_name(name) if key == "category" else name)
