@@ -119,7 +119,7 @@ def test_state_on_all_devices_that_sum_the_gradients(make: Make) -> None:
     """XLA keeps a part of what is saved to gather the parameters, so the lower bound is a fifth."""
     (row,) = shardings(make, SUM, REPLICATED, STATE)
     assert row["action"].startswith("Shard `opt` over the 4 devices that sum the gradients of `params`: each of them")
-    assert "has all of it, such as f32[64,64]." in row["action"]
+    assert "has the same arrays, such as f32[64,64]." in row["action"]
     assert (row["argument"], row["parameter"], row["n_buffers"], row["bytes"]) == ("opt", 1, 1, STATE.size)
     estimate = STATE.size * 3 // 4
     assert row["lower"] == int(0.2 * estimate) - int(0.2 * estimate) // 3
@@ -161,22 +161,67 @@ def test_sums_of_the_gradients_of_each_layer_of_a_stack(make: Make) -> None:
     assert len(shardings(make, SUM, *stacked)) == 1
 
 
-@pytest.mark.parametrize(("size", "n"), [(128, 0), (24, 1)])
-def test_sums_of_a_part_of_the_gradients(size: int, n: int, make: Make) -> None:
-    """The rest may be sharded already."""
-    names = "params['a']['v']", "opt[0].mu['a']['v']"
-    rest = [argument(name, f"f32[{size}]", 2 + i) for i, name in enumerate(names)]
-    assert len(shardings(make, SUM, REPLICATED, STATE._replace(shape="f32[64,64]"), *rest)) == (n or 1)
-    rest = [argument(name, f"f32[{size},64]", 2 + i) for i, name in enumerate(names)]
-    assert len(shardings(make, SUM, REPLICATED, STATE, *rest)) == 0
+@pytest.mark.parametrize(("rest", "n"), [(16, 1), (17, 0)])
+def test_sums_of_a_part_of_the_gradients(rest: int, n: int, make: Make) -> None:
+    """The rest, a fifth at most, may be sharded already."""
+    others = [argument(f"{root}['a']['v']", f"f32[{rest},64]", 2 + i) for i, root in enumerate(["params", "opt[0].mu"])]
+    assert len(shardings(make, SUM, REPLICATED, STATE, *others)) == n
+
+
+def test_the_sum_of_a_bias_is_not_that_of_a_matrix(make: Make) -> None:
+    """Only arrays of three or more dimensions are stacks of layers."""
+    assert shardings(make, SUM._replace(shape="f32[64]"), REPLICATED, STATE) == []
+    stacked = [b._replace(shape="f32[3,64,8]") for b in (PARAMS, STATE)]
+    assert len(shardings(make, SUM._replace(shape="f32[64,8]"), *stacked)) == 1
+    assert len(shardings(make, SUM._replace(shape="f32[1,64,8]"), *stacked)) == 1
+
+
+def test_sums_over_several_numbers_of_devices(make: Make) -> None:
+    """The arrays with most bytes count, and of two sums of equal arrays the one over more devices."""
+    over_two = SUM._replace(name="h", instruction="all-reduce(%x), replica_groups=[2,2]<=[4]")
+    for sums in ([SUM, over_two], [over_two, SUM]):
+        (row,) = shardings(make, *sums, REPLICATED, STATE)
+        assert "over the 4 devices" in row["action"]
+    small = [argument(f"{root}['a']['v']", "f32[8,64]", 2 + i) for i, root in enumerate(["params", "opt[0].mu"])]
+    (row,) = shardings(make, SUM, over_two._replace(shape="f32[8,64]"), REPLICATED, STATE, *small)
+    assert ("over the 4 devices" in row["action"], row["n_buffers"]) == (True, 1)
+
+
+def test_parameters_are_found_in_any_order_of_arguments(make: Make) -> None:
+    mu, nu = (argument(f"{n}['a']['w']", "f32[64,64]", i) for i, n in enumerate(["mu", "nu"]))
+    params = argument("params['a']['w']", "bf16[64,64]", 2)
+    rows = shardings(make, SUM, mu, nu, params)
+    assert sorted(r["action"].split(":")[0] for r in rows) == [
+        f"Shard `{n}` over the 4 devices that sum the gradients of `params`" for n in ("mu", "nu")
+    ]
+
+
+def test_a_state_with_printed_shards(make: Make) -> None:
+    sharded = STATE._replace(instruction="parameter(1), sharding={devices=[4,1]<=[4]}")
+    assert shardings(make, SUM, REPLICATED, sharded) == []
+
+
+@pytest.mark.parametrize(
+    "groups", ["[1,<n>]<=[4]", "{{<n>,1}}", "mesh['a'=<n>] {'a'}", "[1,999999999]", "mesh[" * 9000, "{{" + "1," * 90000]
+)
+def test_groups_of_devices_that_are_none(groups: str, make: Make) -> None:
+    """Of more digits than a number has, of more devices than there are, and without an end."""
+    instruction = f"all-reduce(%x), replica_groups={groups.replace('<n>', '9' * 5000)}"
+    assert shardings(make, SUM._replace(instruction=instruction), REPLICATED, STATE) == []
+    axes = "mesh['a'=999999999,'b'=999999999,'c'=999999999] {'a','b','c'}"
+    empty = [b._replace(shape="f32[0,64]") for b in (REPLICATED, STATE)]
+    assert shardings(make, SUM._replace(instruction=f"all-reduce(%x), replica_groups={axes}"), *empty) == []
 
 
 @pytest.mark.parametrize(
     ("params", "state", "n"),
     [
         ("params['a']['w']", "opt['a']['w']", 1),
-        ("params['a']['w']", "average['a']['w']", 1),
+        ("params['a']['w']", "average['a']['w']", 0),
         ("teacher['a']['w']", "student['a']['w']", 0),  # neither is the state of the other
+        ("params['a']['w']", "reference['a']['w']", 0),  # the forward pass reads it
+        ("opt['mu']['a']['w']", "opt['nu']['a']['w']", 0),  # no parameter is known
+        ("params['a']['w']", "exp_avg_sq['a']['w']", 1),
         ("state.params['w']", "state.opt_state[0].mu['w']", 1),
     ],
 )

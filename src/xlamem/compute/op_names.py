@@ -280,7 +280,7 @@ _OPTIMIZER = (
     r"(?:optimizers?|apply_updates|adam\w*|sgd\w*|momentum|adafactor|adagrad|rmsprop|lamb|lion)\b"
 )
 _OPTIMIZER_FILE = r"(?:^|/)(?:optax|optimizers?)(?:/|\.py$)"
-_OPTIMIZER_STATE = r"(?i)\b(?:opt_?state|optimizer|mu|nu|momentum|exp_avg\w*|velocity|adam\w*)\b"
+OPTIMIZER_STATE = r"(?i)\b(?:opt_?state|optimizer|mu|nu|momentum|exp_avg\w*|velocity|adam\w*)\b"
 
 _ARGUMENT_INDEX = r"^(?P<stem>\w+)\[\d+\]"
 _OPTIMIZER_INDEX = r"(?i)\b((?:opt\w*|inner_states?)['\"]?\]?)(?:\[\d+\])+"
@@ -324,7 +324,7 @@ def is_optimizer_file(files: pa.Array) -> Mask:
 
 def is_optimizer_state(names: pa.Array) -> Mask:
     """Return whether each name of an argument is that of optimizer state, as `opt_state[0].mu['w']`."""
-    return _matches(names, _OPTIMIZER_STATE)
+    return _matches(names, OPTIMIZER_STATE)
 
 
 def layers(names: pa.Array) -> tuple[pa.Array, pa.Array]:

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from .. import kernels as pc
 from .aliasing import is_partitioned, matched
-from .columns import take_text
+from .columns import arrow_array, take_text
 from .interventions import Confidence, Intervention, argument_names, largest_first, rescheduled_at_worst
 from .layout import DONATED
-from .origins import origins
+from .op_names import OPTIMIZER_STATE
+from .origins import has_opcode, origins
 from .what_if import Change, WhatIf
 
 SHARD_LOWER = 0.8
@@ -34,15 +34,21 @@ MAX_PARTS = 16
 MAX_ARRAYS = 1 << 14
 """Maximum number of arrays of arguments that are compared."""
 
+MAX_GROUP = 1 << 20
+"""Maximum number of devices in a group."""
+MAX_TEXT = 1 << 12
+"""Maximum number of characters of the groups of devices that are read."""
+
 _GROUPS = re.compile(
-    r"replica_groups=(?:\{\{(?P<listed>[\d,]+)\}|\[\d+,(?P<size>\d+)\]|mesh\[(?P<axes>[^\]]*)\]\s*\{(?P<used>[^}]*)\})"
+    r"replica_groups=(?:\{\{(?P<listed>\d{1,9}(?:,\d{1,9})*)\}|\[\d{1,9},(?P<size>\d{1,9})\]|"
+    r"mesh\[(?P<axes>[^\]]*)\] ?\{(?P<used>[^}]*)\})"
 )
-_AXIS = re.compile(r"('[^']*')=(\d{1,9})")
+_AXIS = re.compile(r"('[^']{0,99}')=(\d{1,9})")
 _PART = re.compile(r"\.\w+|\[[^\]]*\]")
-_SHAPE = re.compile(r"(\w+)\[((?:\d{1,17},)*\d{1,17})\]")
+_SHAPE = re.compile(r"\b([a-z]\w{0,15})\[((?:\d{1,17},)*\d{1,17})\]")
 _NAMED = re.compile(r"[A-Za-z_]")
-_PARAMETERS = re.compile(r"\W*(?:params?|parameters|weights|variables|model)\W*")
-_STATE = re.compile(r"\W*(?:mu|nu|trace|momentum|opt|opt_state|optimizer)\W*")
+_PARAMETERS = re.compile(r"\b(?:params?|parameters|weights|variables|model)\b")
+_STATE = re.compile(rf"{OPTIMIZER_STATE}|\b(?:opt|trace)\b")
 
 
 class _Array(NamedTuple):
@@ -69,15 +75,11 @@ def unsharded_arguments(w: WhatIf) -> Iterator[Intervention]:
     arrays = _with_fields(_arrays(w))
     by_path, by_end = (_smallest(arrays, ends=ends) for ends in (False, True))
     found: dict[str, list[tuple[_Array, _Array]]] = {}
-    states: dict[str, list[tuple[_Array, _Array]]] = {}
     for a in arrays:
         like = [by_path.get((a.path[i:], a.element_type)) for i in range(len(a.path)) if _is_named(a.path[i:])]
-        others = [b for b in like if b and b.root != a.root]
-        if others and _is_state(a, others[0]) and others[0].dimensions == a.dimensions:
-            states.setdefault(a.root, []).append((a, others[0]))
-        end = by_end.get((a.path, a.element_type)) if _is_named(a.path) else None
-        others += [end] if end and end.root != a.root else []
-        if sharded := next((b for b in others if _is_part(b.dimensions, a.dimensions)), None):
+        like.append(by_end.get((a.path, a.element_type)) if _is_named(a.path) else None)
+        sharded = next((b for b in like if b and b.root != a.root and _is_part(b.dimensions, a.dimensions)), None)
+        if sharded:
             found.setdefault(a.root, []).append((a, sharded))
     advised = set()
     for root, pairs in found.items():
@@ -87,11 +89,31 @@ def unsharded_arguments(w: WhatIf) -> Iterator[Intervention]:
             if pairs and not _is_sharded(w, pairs):
                 advised.add(root)
                 yield _sharded_like(w, root, pairs)
-    sums = _sums(w) if states else {}
-    for root, pairs in states.items():
-        summed = [(a, b, n) for a, b in pairs if (n := _devices(sums, b.dimensions))]
-        if root not in advised and sum(_size(a) for a, *_ in summed) >= MIN_SUMMED * sum(_size(a) for a, _ in pairs):
-            yield from _split(w, root, summed)
+    yield from _states_on_all_devices(w, [a for a in arrays if a.root not in advised])
+
+
+def _states_on_all_devices(w: WhatIf, arrays: list[_Array]) -> Iterator[Intervention]:
+    """Shard optimizer state that is as large as its parameters over the devices that sum their gradients."""
+    states, parameters = ([a for a in arrays if _is_state(a) == is_state] for is_state in (True, False))
+    by_path = {a.path: a for a in reversed(parameters)}
+    for a in parameters:
+        if _PARAMETERS.search(a.root):  # rather than those of a frozen model
+            by_path[a.path] = a
+    sums = _sums(w) if states and by_path else {}
+    bytes_of: dict[str, int] = {}
+    summed: dict[tuple[str, int], list[tuple[_Array, _Array]]] = {}
+    for a in states:
+        like = (by_path.get(a.path[i:]) for i in range(len(a.path)) if _is_named(a.path[i:]))
+        b = next((b for b in like if b and b.dimensions == a.dimensions), None)
+        if b:
+            bytes_of[a.root] = bytes_of.get(a.root, 0) + _size(a)
+            if n := _devices(sums, b.dimensions):
+                summed.setdefault((a.root, n), []).append((a, b))
+    for root, n_bytes in bytes_of.items():
+        groups = [(pairs, n) for (r, n), pairs in summed.items() if r == root]
+        pairs, n = max(groups, key=lambda group: sum(_size(a) for a, _ in group[0]), default=([], 0))
+        if sum(_size(a) for a, _ in pairs) >= MIN_SUMMED * n_bytes and not _has_printed_shards(w, pairs):
+            yield from _split(w, root, pairs, n)
 
 
 def _is_named(path: tuple[str, ...]) -> bool:
@@ -99,54 +121,61 @@ def _is_named(path: tuple[str, ...]) -> bool:
     return any(_NAMED.search(part) for part in path)
 
 
-def _is_state(a: _Array, b: _Array) -> bool:
-    """Return whether an array is the state of a parameter, as the names or the depths of their paths say."""
-    return (
-        len(a.path) > len(b.path)
-        or any(map(_STATE.fullmatch, [*a.path, a.root, *_PART.findall(a.root)]))
-        or any(map(_PARAMETERS.fullmatch, [b.root, *_PART.findall(b.root)]))
-    )
+def _is_state(a: _Array) -> bool:
+    """Return whether an array is the state of an optimizer, as its name says."""
+    return bool(_STATE.search(a.root + "".join(a.path)))
 
 
 def _sums(w: WhatIf) -> dict[tuple[int, ...], int]:
-    """Return the number of devices that sum arrays in the backward pass, by the dimensions of the arrays."""
-    instructions = w.p.tables["instructions"]
-    is_sum = pc.match_substring_regex(pc.cast(instructions["opcode"], pa.string()), "^all-reduce(-start)?$")
+    """Return the largest number of devices that sum arrays in the backward pass, by the dimensions of the arrays."""
+    instructions = w.p.tables["instructions"].select(["op_name", "shape", "attributes"])
+    rows = np.flatnonzero(has_opcode(w.p, np.arange(instructions.num_rows), "^all-reduce(?:-start)?$"))
     found: dict[tuple[int, ...], int] = {}
-    rows = pc.filter(instructions, is_sum).slice(0, MAX_SUMS).select(["op_name", "shape", "attributes"])
-    for row in rows.to_pylist():
+    for row in pc.take(instructions, arrow_array(rows[:MAX_SUMS])).to_pylist():
         n = _group_size(row["attributes"] or "")
         if n > 1 and "transpose(" in (row["op_name"] or ""):
             for match in _SHAPE.finditer(row["shape"] or ""):
-                found[tuple(map(int, match[2].split(",")))] = n
+                dimensions = tuple(map(int, match[2].split(",")))
+                found[dimensions] = max(n, found.get(dimensions, 0))
     return found
 
 
 def _devices(sums: dict[tuple[int, ...], int], dimensions: tuple[int, ...]) -> int:
     """Return the number of devices that sum such arrays, or those of one layer if they are stacked; 0 for none."""
-    return next((sums[d] for d in (dimensions, dimensions[1:], (1, *dimensions[1:])) if d in sums), 0)
+    of_layer = (dimensions[1:], (1, *dimensions[1:])) if len(dimensions) > 2 else ()
+    return next((sums[d] for d in (dimensions, *of_layer) if d in sums), 0)
 
 
 def _group_size(attributes: str) -> int:
     """Return the number of devices in each group of a collective; 0 if it is not printed."""
-    match = _GROUPS.search(attributes)
+    begin = attributes.find("replica_groups=")
+    match = _GROUPS.match(attributes[begin : begin + MAX_TEXT]) if begin >= 0 else None
     if not match:
         return 0
     if match["listed"]:
         return match["listed"].count(",") + 1
     if match["size"]:
-        return int(match["size"])
-    used = match["used"].split(",")
-    return math.prod(int(n) for axis, n in _AXIS.findall(match["axes"]) if axis in {name.strip() for name in used})
+        return int(match["size"]) if int(match["size"]) <= MAX_GROUP else 0
+    used = {name.strip() for name in match["used"].split(",")}
+    n = math.prod(int(size) for axis, size in _AXIS.findall(match["axes"]) if axis in used)
+    return n if n <= MAX_GROUP else 0
 
 
 def _is_sharded(w: WhatIf, pairs: list[tuple[_Array, _Array]]) -> bool:
     """Return whether the printed shardings say the opposite: the first of these arrays are sharded, the others not."""
-    parameters = matched(w.p)[0]
-    rows = w.p.instruction_row[parameters.value[[array.row for pair in pairs for array in pair]]]
-    texts = take_text(w.p.tables["instructions"]["sharding"], rows).to_pylist()
-    both = zip(texts[::2], texts[1::2], strict=True)
-    return any("devices=" in (a or "") and "replicated" in (b or "") for a, b in both)
+    both = zip(*(_printed_shardings(w, arrays) for arrays in zip(*pairs, strict=True)), strict=True)
+    return any("devices=" in a and "replicated" in b for a, b in both)
+
+
+def _has_printed_shards(w: WhatIf, pairs: list[tuple[_Array, _Array]]) -> bool:
+    return any("devices=" in text for text in _printed_shardings(w, [a for a, _ in pairs]))
+
+
+def _printed_shardings(w: WhatIf, arrays: Sequence[_Array]) -> list[str]:
+    """Return the printed sharding of each array, empty if there is none."""
+    values = matched(w.p)[0].value[[a.row for a in arrays]]
+    texts = take_text(w.p.tables["instructions"]["sharding"], w.p.instruction_row[values]).to_pylist()
+    return [text or "" for text in texts]
 
 
 def _smallest(arrays: list[_Array], *, ends: bool) -> dict[tuple[tuple[str, ...], str], _Array]:
@@ -183,11 +212,11 @@ def _with_fields(arrays: list[_Array]) -> list[_Array]:
     has_state: dict[str, dict[str, bool]] = {}
     for a in arrays:
         field = has_state.setdefault(a.root, {}).setdefault(a.path[0], False)
-        has_state[a.root][a.path[0]] = field or any(map(_STATE.fullmatch, a.path))
+        has_state[a.root][a.path[0]] = field or bool(_STATE.search("".join(a.path)))
     both = {
         root
         for root, fields in has_state.items()
-        if any(map(_PARAMETERS.fullmatch, fields)) or {*fields.values()} == {True, False}
+        if any(map(_PARAMETERS.search, fields)) or {*fields.values()} == {True, False}
     }
     return [a._replace(root=a.root + a.path[0], path=a.path[1:]) if a.root in both else a for a in arrays]
 
@@ -226,25 +255,24 @@ def _sharded_like(w: WhatIf, root: str, pairs: list[tuple[_Array, _Array]]) -> I
     return Intervention("shard", order, change, max(lower, 0), upper, confidence, text, whole.argument, number)
 
 
-def _split(w: WhatIf, root: str, summed: list[tuple[_Array, _Array, int]]) -> Iterator[Intervention]:
+def _split(w: WhatIf, root: str, pairs: list[tuple[_Array, _Array]], n: int) -> Iterator[Intervention]:
     """Shard a state over the devices that sum the gradients, along a dimension that their number divides."""
-    n = max(devices for *_, devices in summed)
-    summed = [s for s in summed if any(size % n == 0 for size in s[0].dimensions)]
-    if not summed:
+    pairs = [(a, b) for a, b in pairs if any(size and size % n == 0 for size in a.dimensions)]
+    if not pairs:
         return
     p, (parameters, _, match) = w.p, matched(w.p)
-    rows = [a.row for a, *_ in summed]
+    rows = [a.row for a, _ in pairs]
     values = parameters.value[rows]
     less = p.extent[values] - p.extent[values] // n
     change = Change(-int(less.sum() + less[match.output[rows] >= 0].sum()), w.none)
     estimate = w.saved(change)
     lower = int(SPLIT_LOWER * estimate)
     lower -= rescheduled_at_worst(w, lower)
-    whole, parameter, _ = max(summed, key=lambda s: _size(s[0]))
+    whole, parameter = max(pairs, key=lambda pair: _size(pair[0]))
     shape = f"{whole.element_type}[{','.join(map(str, whole.dimensions))}]"
     text = (
-        f"Shard `{root}` over the {n} devices that sum the gradients of `{parameter.root}`: each of them has all of "
-        f"it, such as {shape}. Create it with jax.jit(init, out_shardings=...), or move it with jax.device_put."
+        f"Shard `{root}` over the {n} devices that sum the gradients of `{parameter.root}`: each of them has the same "
+        f"arrays, such as {shape}. Create it with jax.jit(init, out_shardings=...), or move it with jax.device_put."
     )
     upper = int(SPLIT_UPPER * estimate + w.peak / 10)
     number, order = int(parameters.number[rows].min()), largest_first(w, values)
