@@ -1342,9 +1342,9 @@ PAIRED = {
 """How `xlamem.pair` found the partner of a program."""
 
 CAUSES = {
-    "new": "A has no matching value, or only one of another size in another memory space",
-    "gone": "B has no matching value, or only one of another size in another memory space",
-    "moved to another space": "the matching value is in another memory space, and at most twice or half as large",
+    "new": "A has no matching value, or only a far smaller or larger one in another memory space",
+    "gone": "B has no matching value, or only a far smaller or larger one in another memory space",
+    "moved to another space": "the matching value is in another memory space, and between half and twice as large",
     "lives longer": "the matching value of A is not live at the corresponding step",
     "lives shorter": "the matching value of B is not live at the corresponding step",
     "sharing changed": "the matching value is live there, but shares its memory with another buffer",

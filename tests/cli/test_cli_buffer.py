@@ -65,8 +65,8 @@ def test_where_the_peak_is_without_it(run: Any, make: Callable[..., Path]) -> No
     values = [attacks.value(1, "first", 512), attacks.value(2, "second", 448)]
     path = make(attacks.dump(values, ranges=["first{}:0-1", "second{}:3-4"]))
     texts = [" ".join(run(path, name).out.split()) for name in ("first", "second")]
-    assert "without it, the peak of memory is at most 64 bytes lower, and at step 3" in texts[0]
-    assert "without it, the peak of memory does not change" in texts[1]
+    assert "without the buffer, the peak of memory is at most 64 bytes lower, and at step 3" in texts[0]
+    assert "without the buffer, the peak of memory does not change" in texts[1]
     assert "and at step" not in texts[1]
     assert json.loads(run(path, "first", "--json").out)["peak_step_without"] == 3
 

@@ -609,8 +609,8 @@ def test_callers_of_a_buffer() -> None:
     assert [buffer._calls(calls[:n]).replace("\xa0", " ") for n in (0, 1, 2, 4, 5)] == [
         "", "", " < ".join(shown[:2]), " < ".join(shown), " < ".join([*shown, "…"]),
     ]  # fmt: skip
-    assert buffer._call({"file": "a.py", "line": None, "function": None}) == "a.py"
-    assert buffer._call({"file": "/a.py", "line": 3, "function": "f.<locals>.g"}) == "a.py:3 (g)"
+    assert buffers.call_text({"file": "a.py", "line": None, "function": None}) == "a.py"
+    assert buffers.call_text({"file": "/a.py", "line": 3, "function": "f.<locals>.g"}) == "a.py:3 (g)"
 
 
 def test_the_last_users_of_a_buffer() -> None:
@@ -690,6 +690,8 @@ def test_interventions_that_are_listed(
     monkeypatch.setattr(advice, "describe_problems", lambda _: "")
     monkeypatch.setattr(advice, "device_total", lambda _: 100)
     monkeypatch.setattr(advice, "_intervention", lambda row, _: [f"#{row['rank'] + 1}"])
+    monkeypatch.setattr(advice, "_call_sites", lambda *_: {})
+    monkeypatch.setattr(advice, "_computed_again", lambda *_: "")
     lines = [str(line) for line in advice.screen(dump, rows, plan_of, options.Output(limit=limit, wide=True))]
     assert [int(line[1:]) for line in lines if line.startswith("#")] == ranks
     assert (lines[-1] if "other" in lines[-1] else "") == more
@@ -716,6 +718,8 @@ def test_interventions_that_may_be_enough_alone(
     monkeypatch.setattr(advice, "describe_problems", lambda _: "")
     monkeypatch.setattr(advice, "device_total", lambda _: 100)
     monkeypatch.setattr(advice, "_intervention", lambda row, _: [f"#{row['rank'] + 1}"])
+    monkeypatch.setattr(advice, "_call_sites", lambda *_: {})
+    monkeypatch.setattr(advice, "_computed_again", lambda *_: "")
     lines = [str(line) for line in advice.screen(dump, rows, plan, options.Output(limit=limit, wide=True))]
     assert [line for line in lines if line.startswith("#") or line == advice.ENOUGH_ALONE] == wanted
 

@@ -475,21 +475,34 @@ def test_buffers_of_the_main_cause(own: int, other: int, change: int, text: str)
 
 
 @pytest.mark.parametrize(
-    ("host", "change", "evidence", "first"),
+    ("host", "change", "evidence", "in_host", "first"),
     [
-        (50, -90, "buffers", "moved"), (49, -90, "buffers", "layers"), (-50, -90, "buffers", "layers"),
-        (50, -9, "buffers", "layers"), (50, -9, "names", "moved"),
+        (50, -90, "buffers", True, "moved"), (49, -90, "buffers", True, "layers"),
+        (-50, -90, "buffers", True, "layers"), (50, -9, "buffers", True, "layers"),
+        (50, -9, "names", False, "moved"), (50, -90, "buffers", False, "layers"),
     ],
 )  # fmt: skip
-def test_what_is_offloaded_comes_first(host: int, change: int, evidence: str, first: str) -> None:
+def test_what_is_offloaded_comes_first(host: int, change: int, evidence: str, in_host: bool, first: str) -> None:
     """The host gets at least half of what the device needs less, whatever else explains as much."""
     edits = [edit("layers", -100), edit("memory space", change, text="moved", evidence=evidence)]
     accounts = [account(TOTAL, 300, 200), account("host", 1000, 1000 + host)]
-    assert ranked_edits(difference(accounts, edits=edits))[0]["text"].startswith(first)
+    there = {"account": "host", "memory_space": "host", "cause": "new", "op_name": "jit(f)/a"}
+    rows = [buffer(host, **there, edit=1 if in_host else 0)]
+    assert ranked_edits(difference(accounts, buffers=rows, edits=edits))[0]["text"].startswith(first)
 
 
 def test_what_the_text_says_about_offloading_comes_before_buffers() -> None:
     edits = [edit("memory space", -90, text="buffers", evidence="buffers"),
              edit("memory space", -9, text="arguments", evidence="interface")]  # fmt: skip
-    d = difference([account(TOTAL, 300, 200), account("host", 1000, 1060)], edits=edits)
+    there = {"account": "host", "memory_space": "host", "cause": "new", "op_name": "jit(f)/a"}
+    accounts = [account(TOTAL, 300, 200), account("host", 1000, 1060)]
+    d = difference(accounts, buffers=[buffer(60, **there, edit=0)], edits=edits)
     assert [e["text"] for e in ranked_edits(d)] == ["arguments", "buffers"]
+
+
+def test_a_group_of_the_main_cause_is_found_among_many() -> None:
+    """It is smaller than each of more than fifty others, but the cause explains most."""
+    rows = [buffer(10, op_name=f"jit(f)/b{i}x") for i in range(55)]
+    rows += [buffer(9, op_name=f"jit(f)/a{i}x", edit=0) for i in range(50)]
+    d = difference([account(TOTAL, 0, 1000)], buffers=rows, edits=[edit("flags", 450)])
+    assert "450 B in all; +9 B: a" in verdict(d)

@@ -402,15 +402,23 @@ def test_an_argument_that_is_updated_needs_no_copy(kind: str, make: Make) -> Non
 
 
 @pytest.mark.parametrize(
-    ("op_name", "shape", "warned"),
+    ("op_name", "shape", "is_kept"),
     [
         ("state.opt_state[0].nu['w']", "f32[128,256]", True),
-        ("opt['exp_avg_sq']['w']", "f32[128,256]", True),
+        ("state['exp_avg_sq']['w']", "f32[128,256]", True),
         ("state.opt_state[0].mu['w']", "f32[128,256]", False),
-        ("params['menu']['w']", "f32[128,256]", False),
+        ("state['menu']['w']", "f32[128,256]", False),
         ("state.opt_state[0].nu['w']", "f64[128,256]", False),
     ],
 )
-def test_second_moments_need_more_than_bfloat16(op_name: str, shape: str, warned: bool, make: Make) -> None:
-    (row,) = (r for r in advice(program(make, [argument(op_name, shape, 0)], "tpu"), "dtype") if r["argument"])
-    assert ("Leave second moments" in row["action"]) == warned
+def test_second_moments_need_more_than_bfloat16(op_name: str, shape: str, is_kept: bool, make: Make) -> None:
+    """With a decay of 0.999, they would not change. Those alone are no argument to keep in bfloat16."""
+    moments, params = argument(op_name, shape, 0), argument("state.params['w']", "f32[128,256]", 1)
+    (row,) = (r for r in advice(program(make, [moments, params], "tpu"), "dtype") if r["argument"])
+    half = 128 * 256 * 4 // 2
+    size = half if is_kept or "f64" in shape else 2 * half
+    if "f64" not in shape:
+        assert (row["n_buffers"], row["lower"]) == (1 if is_kept else 2, int(0.4 * size))
+    assert ("f32, except Adam's second moments, if that is precise enough." in row["action"]) == is_kept
+    alone = [r for r in advice(program(make, [moments], "tpu"), "dtype") if r["argument"]]
+    assert len(alone) == (not is_kept)

@@ -159,8 +159,8 @@ PAIR_GRADIENT = Buffer("exp.1", "f32[512,512]", (3, 6), f"{BACKWARD}/mul")
 def test_pairs_in_chunks_of_rows(make: Make) -> None:
     """An eighth of them and of their gradient remains, and the sum of the gradients of one factor."""
     (row,) = loss_advice(make, USERS, ITEMS, PAIRS, PAIR_GRADIENT)
-    assert row["action"].startswith("Compute 512 by 512 pairs and loss in 8 chunks, so that only the pairs of one")
-    assert "for 64 of the 512 rows. For a loss over columns, map over them as well." in row["action"]
+    assert row["action"].startswith("Compute 512 by 512 similarities and loss in 8 chunks, so that only the")
+    assert "for 64 of the 512 samples. A loss over both rows and columns needs chunks of both." in row["action"]
     estimate = 2 * PAIRS.size * 7 // 8 - USERS.size
     assert (row["lower"], row["n_buffers"], row["shape"]) == (int(0.7 * estimate), 2, "f32[512,512]")
     assert row["upper"] == min(int(1.15 * (estimate + USERS.size)), 2 * PAIRS.size + 2 * USERS.size)
@@ -178,6 +178,9 @@ def test_a_scatter_into_pairs_joins_their_dimensions(make: Make) -> None:
         ("f32[512,512]", "f32[512,256]", 1),
         ("f32[512,512]", "f32[512,257]", 0),  # the matrix is little larger than its factors
         ("f32[2048,512]", "f32[512,32]", 1),
+        ("f32[2048,512]", "f32[512,1024]", 1),
+        ("f32[2048,512]", "f32[512,1025]", 0),
+        ("f32[509,512]", "f32[512,32]", 1),  # chunks of columns
         ("f32[2560,512]", "f32[512,32]", 0),  # rather samples and classes
         ("f32[2,512,256]", "f32[512,32]", 0),
         ("f32[511,511]", "f32[511,32]", 1),  # seven chunks
@@ -190,7 +193,10 @@ def test_shapes_of_pairs(pairs: str, factor: str, n: int, make: Make) -> None:
     assert len(loss_advice(make, USERS._replace(shape=factor), *both)) == n
 
 
-@pytest.mark.parametrize(("function", "n"), [("cholesky", 0), ("triangular_solve", 0), ("reduce_sum", 1)])
+@pytest.mark.parametrize(
+    ("function", "n"),
+    [("cholesky", 0), ("triangular_solve", 0), ("lu[x=1]", 0), ("luong_score", 1), ("qr_code/add", 1), ("fft", 1)],
+)
 def test_a_decomposition_needs_the_whole_matrix(function: str, n: int, make: Make) -> None:
     solved = Buffer("solve.1", "f32[8]", (3, 4), f"jit(f)/jvp()/{function}")
     assert len(loss_advice(make, USERS, ITEMS, PAIRS, PAIR_GRADIENT, solved)) == n

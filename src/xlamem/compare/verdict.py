@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import kernels as pc
 from ..compute.bills import DEVICE_TOTAL
+from ..compute.columns import arrow_array, is_in
 from ..formatting import file_line, size
 from .groups import difference_groups, of_account
 from .tables import HOST, DiffTables
@@ -91,25 +93,27 @@ def ranked_edits(d: DiffTables) -> list[Row]:
     change, in_host = _change(d), abs(d.host_change)
     rows: list[Row] = d.edits.to_pylist()
     kinds = {row["kind"] for row in rows}
+    hosted = {*difference_groups(d, ("edit",), account=HOST)["edit"].to_pylist()} if in_host else set()
+    is_offload = d.host_change * change < 0 and 2 * in_host >= abs(change)
 
     def rank(row: Row) -> tuple[int, int, int]:
         explains = row["change"] * change > 0 and abs(row["change"]) >= MIN_SHARE * abs(change)
+        is_buffers = row["evidence"] == "buffers"
         if row["kind"] == "compiler":
-            return -1, 0, row["edit"]
-        if row["kind"] == "memory space":
-            is_buffers = row["evidence"] == "buffers"
-            is_offload = d.host_change * change < 0 and 2 * in_host >= abs(change) and (explains or not is_buffers)
-            if is_offload or (in_host > abs(change) and not is_buffers):
-                return 0, -max(in_host, abs(change)) - 2 + is_buffers, row["edit"]
+            return 0, 0, row["edit"]
+        if row["kind"] == "memory space" and not is_buffers and (in_host > abs(change) or is_offload):
+            return 1, 0, row["edit"]
+        if row["kind"] == "memory space" and is_offload and explains and row["text"] in hosted:
+            return 1, 1, row["edit"]
         if row["kind"] in DETAILS:
-            return 4, DETAILS.index(row["kind"]), row["edit"]
+            return 6, DETAILS.index(row["kind"]), row["edit"]
         if _may_follow(row, kinds):
-            return 5, -abs(row["change"]), row["edit"]
+            return 7, -abs(row["change"]), row["edit"]
         if row["kind"] in COUNTED and row["change"] and not explains:
-            return 6 if row["change"] * change < 0 else 3, -abs(row["change"]), row["edit"]
+            return 8 if row["change"] * change < 0 else 5, -abs(row["change"]), row["edit"]
         if not explains:
-            return 2, FACTS.index(row["kind"]), row["edit"]
-        return row["evidence"] == "buffers", -abs(row["change"]), row["edit"]
+            return 4, FACTS.index(row["kind"]), row["edit"]
+        return 3 if is_buffers else 2, -abs(row["change"]), row["edit"]
 
     return sorted(rows, key=rank)
 
@@ -144,11 +148,14 @@ def _largest(d: DiffTables, cause: Row | None) -> str:
     if cause and cause["kind"] == "memory space" and not cause["change"] and d.host_change:
         account, total = HOST, d.host_change
     groups = difference_groups(d, ("edit", "buffer", "cause"), account=account)
-    of_all = _uncanceled(groups.slice(0, MAX_GROUPS).to_pylist(), abs(total))
-    in_direction = [row for row in of_all if row["change"] * total > 0]
-    own = [row for row in in_direction if cause and row["edit"] == cause["text"]]
+    of_cause = pc.filter(groups, arrow_array(is_in(groups["edit"], [cause["text"]]))) if cause else groups.slice(0, 0)
+    largest = groups.slice(0, MAX_GROUPS).to_pylist()
+    of_all = _uncanceled(largest, abs(total))
+    canceled = [row for row in largest if row not in of_all]
+    own = [row for row in of_cause.slice(0, MAX_GROUPS).to_pylist() if row not in canceled]
+    own, in_direction = ([row for row in rows if row["change"] * total > 0] for rows in (own, of_all))
     by_cause = cause["change"] if cause and cause["change"] * total > 0 else 0
-    if own and max(abs(by_cause), abs(own[0]["change"])) < abs(in_direction[0]["change"]) / 2:
+    if own and in_direction and max(abs(by_cause), abs(own[0]["change"])) < abs(in_direction[0]["change"]) / 2:
         own = []
     rows = own or in_direction
     if not rows:
@@ -163,7 +170,7 @@ def _largest(d: DiffTables, cause: Row | None) -> str:
 
 
 def _uncanceled(rows: list[Row], total: int) -> list[Row]:
-    """Return the groups without large pairs that changed in opposite directions, and together hardly.
+    """Return the groups without large pairs that changed in opposite directions and whose sum is small.
 
     A buffer that is gone and an equal one that is new are not what the difference is.
     """

@@ -38,7 +38,7 @@ EXPLANATIONS = {
     "shared": "used at other steps, by buffers of different sizes",
 }
 MOST = 0.9
-"""Share of slots from which on all of them is said to be used by nothing else."""
+"""Share of the bytes of buffers from which on nothing else is said to use any of them."""
 N_KINDS = 4
 """Number of kinds of buffers that are listed below a line."""
 MIN_LINE_SHARE = 0.03

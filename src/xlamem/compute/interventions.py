@@ -37,6 +37,7 @@ MIN_SHARE = 0.01
 """Minimum upper bound of an intervention, as a share of what must fit."""
 NARROWER = {"f32": "bfloat16", "f64": "float32", "s64": "int32", "u64": "uint32", "c128": "complex64"}
 """Element types with one of half the size."""
+_SECOND_MOMENTS = r"\b(?:nu|exp_avg_sq)\b"
 NARROWER_MARGIN = 0.05
 """Share of what smaller element types of arguments save that may be saved in addition, up to all temporaries."""
 MIN_ARGUMENT_SHARE = 0.05
@@ -162,23 +163,25 @@ def narrower_arguments(w: WhatIf) -> Iterator[Intervention]:
     found = np.flatnonzero(wide.to_numpy(zero_copy_only=False) & w.in_memory[parameters.allocation])
     names = argument_names(w, parameters.value[found], parameters.number[found])
     codes, roots = encoded(pa.chunked_array([names]))
+    is_kept = _are_second_moments(w, parameters.value[found])
     for code in largest_groups(codes, p.extent[parameters.value[found]]):
-        rows = found[codes == code]
+        rows = found[(codes == code) & ~is_kept]
+        if not len(rows):
+            continue
         output = outputs.value[match.output[rows][match.output[rows] >= 0]]
-        number = int(parameters.number[rows].min())
-        yield _narrower_argument(w, roots[int(code)].as_py(), number, parameters.value[rows], output)
+        name, number = roots[int(code)].as_py(), int(parameters.number[rows].min())
+        but = " except Adam's second moments," if (is_kept & (codes == code)).any() else ""
+        yield _narrower_argument(w, name, number, parameters.value[rows], output, but)
 
 
-def _narrower_argument(w: WhatIf, name: str, number: int, values: Ints, outputs: Ints) -> Intervention:
+def _narrower_argument(w: WhatIf, name: str, number: int, values: Ints, outputs: Ints, but: str) -> Intervention:
     allocations = np.unique(w.p.owner[np.concatenate([values, outputs])])
     change = Change(-int(w.p.allocation_size[allocations].sum()) // 2, w.none)
     values = largest_first(w, values)
     wide = w.p.value_text("element_type", values[:1])[0].as_py()
     widened = w.p.tables.platform == "cpu" and NARROWER[wide] == "bfloat16" and not _only_updates_read(w, values)
     note = _WIDENED if widened else "Where the program converts it back, temporaries grow."
-    text = f"Keep `{name}` in {NARROWER[wide]} instead of {wide}, if that is precise enough. {note}"
-    if NARROWER[wide] == "bfloat16" and _has_second_moments(w, values):
-        text += " Leave second moments, as Adam has, in f32: bfloat16 is too coarse for a decay of 0.999."
+    text = f"Keep `{name}` in {NARROWER[wide]} instead of {wide},{but} if that is precise enough. {note}"
     estimate = w.saved(change)
     lower = -estimate if widened else int(0.4 * estimate)
     best = w.saved(Change(change.fixed, -_narrowed_with(w, values, wide)))
@@ -189,10 +192,15 @@ def _narrower_argument(w: WhatIf, name: str, number: int, values: Ints, outputs:
     return Intervention("dtype", values, change, lower, upper if large else 0, confidence, text, name, number)
 
 
-def _has_second_moments(w: WhatIf, values: Ints) -> bool:
-    """Return whether names of these arguments are those that optax and PyTorch give to Adam's second moments."""
-    names = origins(w.p).names.columns(w.p.instruction_row[values])["op_name"]
-    return bool(_is_match(pc.cast(names, pa.string()), r"\b(?:nu|exp_avg_sq)\b").any())
+def _are_second_moments(w: WhatIf, values: Ints) -> Mask:
+    """Return which arguments have a name that optax or PyTorch gives to Adam's second moments, and are f32.
+
+    bfloat16 is too coarse for a decay of 0.999.
+    """
+    names = pc.cast(origins(w.p).names.columns(w.p.instruction_row[values])["op_name"], pa.string())
+    is_f32 = pc.equal(pc.cast(w.p.value_text("element_type", values), pa.string()), "f32")
+    found: Mask = _is_match(names, _SECOND_MOMENTS) & is_f32.to_numpy(zero_copy_only=False)
+    return found
 
 
 def _narrowed_with(w: WhatIf, values: Ints, wide: str) -> Ints:

@@ -30,9 +30,9 @@ SMALL_HEAD = 64
 """What follows the logits has this many times fewer bytes: losses, and results of another head of the model."""
 MAX_HEADS = 2
 """Maximum number of products that compute logits: those of a policy and of a reference, for example."""
-MAX_VIEWS = 4
+MAX_ASPECT = 4
 """Maximum ratio of the sizes of two sets of samples of which all pairs are compared."""
-_DECOMPOSITION = r"\b(?:cholesky|eigh|eig|lu|qr|svd|schur|householder|triangular_solve|fft)"
+_DECOMPOSITION = r"(?:^|/)(?:cholesky|eigh?|lu|qr|svd|schur|householder_product|triangular_solve)(?:\[|$)"
 MAX_KINDS = 8
 """Number of kinds of arrays, with other dimensions each, among which the logits are looked for."""
 
@@ -47,8 +47,8 @@ class Logits(NamedTuple):
     """Number of chunks into which it is split."""
     gradient: int
     """Bytes of the gradients of the weights, to which each chunk adds."""
-    pairs: int = 0
-    """Number of samples of which all pairs are compared, instead of classes; else 0."""
+    pairs: str = ""
+    """The numbers of samples of which all pairs are compared; empty if samples have classes."""
 
 
 def chunked_losses(a: LoopActivations) -> Iterator[Intervention]:
@@ -64,16 +64,14 @@ def chunked_losses(a: LoopActivations) -> Iterator[Intervention]:
     best = Change(0, -only + only // logits.chunks)
     bounds = int(LOSS_LOWER * estimate), with_vmem(a.w, int(LOSS_UPPER * a.w.saved(best)) + a.w.lost)
     where = " on each device" if is_partitioned(a.p) else ""
-    what, which, rows = "logits", "", "along a dimension of the samples"
-    if logits.pairs:
-        what, which, rows = "pairs", f"{logits.size:,} by {logits.pairs:,} ", "rows"
+    what, which = ("similarities", "samples") if logits.pairs else ("logits", "along a dimension of the samples")
     text = (
-        f"Compute {which}{what} and loss in {logits.chunks} chunks{where}, so that only the {what} of one chunk exist "
-        f"at a time: jax.lax.map over jax.checkpoint(f), where f computes both for {logits.size // logits.chunks:,} of "
-        f"the {logits.size:,} {rows}."
+        f"Compute {logits.pairs}{what} and loss in {logits.chunks} chunks{where}, so that only the {what} of one chunk "
+        f"exist at a time: jax.lax.map over jax.checkpoint(f), where f computes both for "
+        f"{logits.size // logits.chunks:,} of the {logits.size:,} {which}."
     )
     if logits.pairs:
-        text += " For a loss over columns, map over them as well."
+        text += " A loss over both rows and columns needs chunks of both."
     values = np.flatnonzero(logits.members & a.w.at_peak)
     yield of_values(a, "loss", values, change, bounds, text)
 
@@ -151,7 +149,7 @@ def _split_pairs(a: Activations, value: int, own: list[int]) -> Logits | None:
 
     Both factors have fewer features than there are samples. A decomposition needs the whole matrix.
     """
-    if len(own) != 2 or max(own) > MAX_VIEWS * min(own) or _has_decomposition(a):
+    if len(own) != 2 or max(own) > MAX_ASPECT * min(own) or _has_decomposition(a):
         return None
     p = a.p
     alike = (a.elements == a.elements[value]) & (a.dimensions == own[1]).any(axis=1)
@@ -159,12 +157,12 @@ def _split_pairs(a: Activations, value: int, own: list[int]) -> Logits | None:
     factor, user, _, _ = uses_of(p)
     factors = np.unique(factor[(factor >= 0) & np.isin(user, products)])
     factors = factors[np.isin(a.dimensions[factors], own).any(axis=1)]
-    chunks = largest_divisor(own[0], MAX_CHUNKS)
-    if chunks < 2 or not len(factors) or min(own) ** 2 < MORE_CLASSES * a.elements[factors].max():
+    chunks, size = max((largest_divisor(d, MAX_CHUNKS), d) for d in own)
+    if chunks < 2 or not len(factors) or a.elements[value] < MORE_CLASSES * a.elements[factors].max():
         return None
     # Also those of which scatters join the dimensions.
     members = a.w.in_arena & (a.elements == a.elements[value]) & ~a.is_like_state
-    return Logits(members, own[0], chunks, int(p.extent[factors].max()), own[1])
+    return Logits(members, size, chunks, int(p.extent[factors].max()), f"{own[0]:,} by {own[1]:,} ")
 
 
 def _has_decomposition(a: Activations) -> bool:

@@ -12,7 +12,9 @@ from .bounds import of_values, with_vmem
 from .buffer_names import trip_counts
 from .columns import Ints
 from .interventions import MIN_SHARE, Intervention, largest_first, rescheduled_at_worst
+from .layout import DONATED, PARAMETER
 from .origins import MAX_ROUNDS, has_opcode, uses_of
+from .program import distinct_rows
 from .stacks import LoopActivations
 from .uses import depend_on_each_other
 from .what_if import Change
@@ -99,10 +101,10 @@ def _reduction(a: LoopActivations, stacks: list[_Reduced]) -> Intervention:
         f"A loop stacks {what} over its {a.dimensions[largest.stack, 0]:,} iterations, from which the program only "
         f"computes {result}. "
     )
-    if a.phase[largest.stack] == BACKWARD and a.is_like_state[largest.stack]:
+    if _are_gradients(a, [s.stack for s in stacks]):
         text += (
-            "They are shaped like arguments, as gradients are, but update none: apply jax.lax.stop_gradient to what is "
-            "not trained."
+            "These arrays look like gradients of arguments that are not updated: apply jax.lax.stop_gradient to these "
+            "arguments."
         )
     else:
         text += (
@@ -111,6 +113,14 @@ def _reduction(a: LoopActivations, stacks: list[_Reduced]) -> Intervention:
     of_loop = np.isin(a.slot, a.slot[[s.stack for s in stacks]])
     values = np.flatnonzero((members | of_loop) & w.at_peak)
     return of_values(a, "reduce", values, change, bounds, text)
+
+
+def _are_gradients(a: LoopActivations, stacks: list[int]) -> bool:
+    """Return whether the backward pass stacks them all, in the dimensions of arguments."""
+    p = a.p
+    is_argument = np.isin(p.category, (PARAMETER, DONATED))[p.owner]
+    code = distinct_rows(*a.dimensions.T)
+    return bool((a.phase[stacks] == BACKWARD).all() and np.isin(code[stacks], code[is_argument]).all())
 
 
 def _shape(a: LoopActivations, value: int) -> str:

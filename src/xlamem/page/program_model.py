@@ -16,7 +16,7 @@ from ..compute.explanation import explain, explain_causes
 from ..compute.origins import origins
 from ..compute.peaks import Peak, peak
 from ..compute.program import program
-from ..compute.removal import saved_by_value
+from ..compute.removal import saved_by_chain
 from ..compute.wording import describe_problems
 from ..dump import Dump, as_tables
 from ..formatting import count
@@ -86,7 +86,7 @@ def _curves(dump: Dump) -> Peak:
     peaks = peak(dump, k=N_PLATEAUS)
     p = program(dump)
     if p.steps is not None:
-        saved_by_value(p)
+        saved_by_chain(p)
         free_cells(p)
     return peaks
 

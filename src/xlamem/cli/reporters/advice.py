@@ -24,8 +24,8 @@ MIN_AGAIN = 0.01
 N_ROWS = 10
 """Number of interventions without --limit."""
 AGAIN = (
-    "Because memory is scarce, XLA computes {} that {} live at the peak, or would be, a second time ({}, .remat). It "
-    "does so less once the program fits; then less is saved than stated."
+    "XLA computes {} around the peak a second time ({}, .remat) because memory is scarce. Once the program fits, it "
+    "may keep some of them; then less is saved than stated."
 )
 ENOUGH_ALONE = "By the upper bounds, each of the following may be enough alone."
 ENOUGH_AND_FREE = "Each of the following changes nothing that is computed, and may be enough alone by its upper bound."
@@ -88,8 +88,7 @@ def _computed_again(dump: Dump, total: int) -> str:
     used = pc.sum(at_peak["size"]).as_py() or 0
     if used < MIN_AGAIN * total:
         return ""
-    n = at_peak.num_rows
-    return AGAIN.format(count(n, "buffer"), "is" if n == 1 else "are", size(used))
+    return AGAIN.format(count(at_peak.num_rows, "buffer"), size(used))
 
 
 def _how_to_see(plan: Plan | None, listed: list[Row], shown: list[Row]) -> str:

@@ -64,7 +64,7 @@ def _about(buffer: Buffer, steps: int | None) -> Iterable[tuple[str, str]]:
         change = f"is at most {exact_size(buffer.saving)} lower" if buffer.saving else "does not change"
         if buffer.saving and buffer.peak_step_without not in (None, buffer.peak_step):
             change += f", and at step {number(buffer.peak_step_without)}"
-        yield "saving", f"without it, the peak of {value['memory_space']} {change}"
+        yield "saving", f"without the buffer, the peak of {value['memory_space']} {change}"
 
 
 def _calls(calls: list[Row]) -> str:

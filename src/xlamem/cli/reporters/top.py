@@ -207,5 +207,5 @@ def _without_end(text: str, limit: int) -> str:
 
 def _group_name(key: str, name: str | None) -> str:
     if name is None:
-        return "(no source, as arguments)" if key == "source" else f"(no {key})"
+        return "(no source, such as arguments)" if key == "source" else f"(no {key})"
     return one_line(category_name(name) if key == "category" else name)
