@@ -52,6 +52,17 @@ def test_a_batch_after_the_number_of_micro_batches(make: Make) -> None:
     assert row["action"].startswith("Halve the batch of `xs` (64 to 32).")
 
 
+@pytest.mark.parametrize(("samples", "wanted"), [(32, "(32 to 16)"), (64, "(64 to 32)")])
+def test_a_loop_over_the_steps_of_a_training(samples: int, wanted: str, make: Make) -> None:
+    """It stacks nothing for a backward pass, but losses of all steps."""
+    hidden = Buffer("dot.1", f"f32[{samples},4096]", (1, 7), "jit(f)/while/body/jvp()/dot_general", "dot(%x, %y)")
+    losses = Buffer("dot.2", "f32[64,2]", (1, 7), "jit(f)/while/body/jvp()/dot_general", "dot(%x, %y)")
+    gradient = Buffer("g", hidden.shape, (7, 8), "jit(f)/while/body/transpose(jvp())/mul")
+    images = argument("images", f"f32[64,{32 if samples == 64 else samples},16]", 0)
+    (row,) = advice(program(make, [images, loop("while.1", 64), hidden, losses, gradient]), "batch")
+    assert row["action"].startswith(f"Halve the batch of `images` {wanted}.")
+
+
 @pytest.mark.parametrize(("operation", "wanted"), [("dot_general", "(8 to 4)"), ("while/dot_general", "(64 to 32)")])
 def test_a_loop_over_the_samples(operation: str, wanted: str, make: Make) -> None:
     """It has as many iterations as products outside of loops have samples: jax.lax.map computes attention like this."""

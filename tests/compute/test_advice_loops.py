@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from advice_programs import KIB, Buffer, Make, Row, advice, loop, output, program
+from advice_programs import KIB, Buffer, Make, Row, advice, argument, loop, output, program
 from attacks import value
 
 from xlamem.compute import loop_results, uses
@@ -85,10 +85,11 @@ def test_what_the_loop_writes_in_place_is_its_stack(make: Make) -> None:
     assert (row["n_buffers"], row["lower"]) == (2, least(STACK.size - SUM.size, STACK, SUM, SMALL))
 
 
-@pytest.mark.parametrize(("allocation", "n"), [("", 1), (output("", SHAPE).allocation, 0)])
-def test_a_stack_that_the_program_returns(allocation: str, n: int, make: Make) -> None:
-    """It is needed, and so is what has its dimensions."""
-    assert len(reductions(make, STACK._replace(allocation=allocation), SUM, GRADIENT)) == n
+@pytest.mark.parametrize(("allocation", "returned"), [("", False), (output("", SHAPE).allocation, True)])
+def test_a_stack_that_the_program_returns(allocation: str, returned: bool, make: Make) -> None:
+    """It is needed as the program is, and so is what has its dimensions."""
+    (row,) = reductions(make, STACK._replace(allocation=allocation), SUM, GRADIENT)
+    assert ("which the program returns" in row["action"], "only computes" in row["action"]) == (returned, not returned)
 
 
 @pytest.mark.parametrize(("trips", "n"), [(1, 0), (2, 1)])
@@ -301,6 +302,53 @@ def test_a_tpu_program_is_scheduled_anew(make: Make) -> None:
     (row,) = reductions(make, STACK, SUM, platform="tpu")
     peak = STACK.size + SUM.size + SMALL.size
     assert row["lower"] == least(STACK.size - SUM.size, STACK, SUM, SMALL) - int(0.05 * peak)
+
+
+# -- what loops stack for results ----------------------------------------------------------------
+
+HISTORY = loop("while.1{1}", 8, f"{FORWARD}/while", live=(2, 9))._replace(
+    shape="f32[8,64,16]", allocation=output("", "f32[8,64,16]").allocation
+)
+
+
+def test_parameters_of_each_step_that_are_returned(make: Make) -> None:
+    """Those of the last of eight steps are an eighth."""
+    (row,) = reductions(make, HISTORY)
+    assert row["action"].startswith("A loop stacks f32[8,64,16] over its 8 iterations, which the program returns. If")
+    assert (row["lower"], row["upper"]) == (int(0.5 * HISTORY.size * 7 // 8), HISTORY.size + SMALL.size)
+    assert (row["n_buffers"], row["bytes"], row["confidence"]) == (1, HISTORY.size, "likely")
+
+
+def test_several_stacks_that_are_returned(make: Make) -> None:
+    """The row is about those of one loop, the largest first."""
+    small = HISTORY._replace(name="while.1{2}", shape="f32[8,64]", allocation=output("", "f32[8,64]").allocation)
+    (row,) = reductions(make, small, HISTORY)
+    assert row["action"].startswith("A loop stacks 2 arrays, such as f32[8,64,16], over its 8 iterations, which")
+    assert len(reductions(make, small._replace(name="while.2{1}"), HISTORY)) == 1  # the other is too small
+
+
+@pytest.mark.parametrize(
+    ("others", "n"),
+    [
+        ([], 1),
+        ([argument("p", "f32[8,64,16]", 0)], 0),
+        ([argument("p", "f32[64,16]", 0)], 1),
+        ([Buffer("large", "f32[75000]", (0, 9), f"{FORWARD}/tanh")], 0),  # more than nine tenths are something else
+    ],
+)
+def test_stacks_that_may_be_needed(others: list[Buffer], n: int, make: Make) -> None:
+    """A loop over layers returns stacks of weights that it has got, or small ones."""
+    assert len(reductions(make, HISTORY, *others)) == n
+
+
+@pytest.mark.parametrize(("shape", "n"), [("f32[8,64,16]", 1), ("f32[16,64,8]", 0), ("f32[1,64,128]", 0)])
+def test_results_of_a_loop_that_are_no_stacks(shape: str, n: int, make: Make) -> None:
+    assert len(reductions(make, HISTORY._replace(shape=shape, allocation=output("", shape).allocation))) == n
+
+
+def test_a_loop_of_an_inference_returns_what_it_has_to(make: Make) -> None:
+    dump = program(make, [HISTORY._replace(op_name="jit(f)/while"), SMALL._replace(op_name="jit(f)/add")])
+    assert advice(dump, "reduce") == []
 
 
 # -- attention -----------------------------------------------------------------------------------

@@ -281,7 +281,7 @@ def test_layers_keep_what_they_pass_on(
         assert row["lower"] == -32 * kib
     else:
         # Three layers keep two arrays of 16 KiB. Then the backward pass needs those of one layer, and what two pass on.
-        assert row["lower"] == pytest.approx(0.7 * (6 - 2 - 2 * kept) * 16 * kib, abs=100)
+        assert row["lower"] == pytest.approx(0.6 * (6 - 2 - 2 * kept) * 16 * kib, abs=100)
 
 
 @pytest.mark.parametrize("again", [0, 1, 2, 3])
@@ -296,7 +296,7 @@ def test_layers_that_the_compiler_computes_again(again: int, make: Make) -> None
     gradients = [Buffer(f"g.{i}", "f32[]", (8 - i, 8 - i), f"jit(f)/transpose(jvp(layer_{i}))/mul") for i in range(4)]
     (row,) = advice(program(make, kept + gradients + products(*LAYERS), "tpu"), "recompute")
     largest, sizes = 4 * 67 * 64, [4 * (64 + i) * 64 for i in range(again, 4)]
-    assert row["lower"] == (-largest if again > 2 else pytest.approx(0.7 * (sum(sizes) - largest), abs=100))
+    assert row["lower"] == (-largest if again > 2 else pytest.approx(0.6 * (sum(sizes) - largest), abs=100))
     assert row["upper"] >= 4 * 64 * (64 + 65 + 66 + 67)
 
 

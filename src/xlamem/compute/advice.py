@@ -33,7 +33,7 @@ from .interventions import (
 from .layers import LayerActivations
 from .layout import MAX_TOTAL_BYTES
 from .logits import chunked_losses
-from .loop_results import reductions
+from .loop_results import histories, reductions
 from .program import program
 from .rematerialization import chunks, narrower_types, offloads, recomputations
 from .sharding import unsharded_arguments
@@ -62,6 +62,7 @@ _OF_ACTIVATIONS: tuple[Callable[[LayerActivations], Iterator[Intervention]], ...
     chunked_losses,
     attention_by_parts,
     reductions,
+    histories,
     smaller_batches,
 )
 

@@ -20,7 +20,7 @@ from .layers import LayerActivations
 from .layout import DONATED, LIVE_OUT, PARAMETER, TEMP, TEMP_IN_OUTPUT
 from .op_names import matching
 from .program import distinct_rows
-from .stacks import Stacks
+from .stacks import SMALL_ELEMENT, Stacks
 from .what_if import Change, largest_groups
 
 BATCH_LOWER, BATCH_UPPER = 0.6, 1.25
@@ -98,11 +98,24 @@ def _is_sliced(a: LayerActivations, values: Ints) -> Mask:
     samples = _samples(a)
     stacks = [s for s in a.stacks if (not trips or s.trips in trips) and s.trips not in samples]
     stacked = np.isin(a.dimensions[values, 0], [s.trips for s in stacks])
+    # A loop over the steps of a training, for example, stacks nothing for a backward pass.
+    stacked |= np.isin(a.dimensions[values, 0], [n for n in set(trips) if not _is_in_activations(a, n)])
     # So may half of them be, if tokens come in pairs, such as two answers to each question, with a mask for each.
     shapes = distinct_rows(*a.dimensions[values].T)
     tokens = _are_indices(a, values) & np.isin(2 * a.dimensions[values, 0], samples)
     stacked &= ~np.isin(shapes, shapes[tokens])
     return np.asarray(iterations | (stacked & ~_are_like_elements(a, values, stacks)), bool)
+
+
+def _is_in_activations(a: LayerActivations, size: int) -> bool:
+    """Return whether large activations of the forward pass, in or out of loops, have this leading dimension.
+
+    Or a product of it. Losses of all iterations are small beside them.
+    """
+    forward = np.flatnonzero((a.phase == FORWARD) & ~a.has_opcode("while"))
+    leading, extent = a.dimensions[forward, :3], a.p.extent[forward]
+    has_size = (leading == size).any(axis=1) | np.isin(leading, a.multiples_of(size)).any(axis=1)
+    return SMALL_ELEMENT * int(extent[has_size].max(initial=0)) > int(extent.max(initial=0))
 
 
 def _samples(a: LayerActivations) -> Ints:

@@ -12,7 +12,7 @@ from .bounds import of_values, with_vmem
 from .buffer_names import trip_counts
 from .columns import Ints
 from .interventions import MIN_SHARE, Intervention, largest_first, rescheduled_at_worst
-from .layout import DONATED, PARAMETER
+from .layout import DONATED, LIVE_OUT, PARAMETER
 from .origins import MAX_ROUNDS, has_opcode, uses_of
 from .program import distinct_rows
 from .stacks import LoopActivations
@@ -21,6 +21,10 @@ from .what_if import Change
 
 REDUCE_LOWER, REDUCE_UPPER = 0.75, 1.1
 """Multiples of the estimate that are bounds; docs/advice.md has the measurements."""
+HISTORY_LOWER = 0.5
+"""Multiple of the bytes of returned stacks that is saved at least: temporaries can take their place now."""
+MIN_HISTORY = 0.1
+"""Minimum share of what must fit that they take."""
 MAX_REDUCED = 1 / 4
 """Maximum size of what a program computes from a stack, as a share of the stack."""
 MAX_STACKS = 16
@@ -48,6 +52,37 @@ def reductions(a: LoopActivations) -> Iterator[Intervention]:
         if 0 < a.p.extent[reduced.results].sum() <= MAX_REDUCED * a.p.extent[stack]:
             by_loop.setdefault(int(a.p.instruction_row[stack]), []).append(reduced)
     yield from (_reduction(a, stacks) for stacks in by_loop.values())
+
+
+def histories(a: LoopActivations) -> Iterator[Intervention]:
+    """Return less of what a loop stacks for the results of a training, such as the parameters after each step."""
+    p, trips = a.p, trip_counts(a.p)
+    values = np.flatnonzero(a.has_opcode("while") & (p.category[p.owner] == LIVE_OUT))
+    loop = p.instruction_row[values]
+    is_stack = (a.dimensions[values, 0] > 1) & (a.dimensions[values, 0] == trips[loop])
+    # An argument of a loop over layers may be replaced by such a stack.
+    code = distinct_rows(*a.dimensions.T)
+    is_argument = np.isin(p.category, (PARAMETER, DONATED))[p.owner]
+    values, loop = (rows[is_stack & ~np.isin(code[values], code[is_argument])] for rows in (values, loop))
+    for row in np.unique(loop).tolist() if a.is_training else ():
+        yield from _history(a, largest_first(a.w, values[loop == row]))
+
+
+def _history(a: LoopActivations, stacks: Ints) -> Iterator[Intervention]:
+    p, w = a.p, a.w
+    allocations, n = np.unique(p.owner[stacks]), int(a.dimensions[stacks[0], 0])
+    size = int(p.allocation_size[allocations].sum())
+    if size < MIN_HISTORY * w.total:
+        return
+    change = Change(-(size - size // n), w.none)
+    estimate = w.saved(change)
+    what = _shape(a, stacks[0]) if len(stacks) == 1 else f"{len(stacks):,} arrays, such as {_shape(a, stacks[0])},"
+    text = (
+        f"A loop stacks {what} over its {n:,} iterations, which the program returns. If not all of that is needed, "
+        "return it for every n-th iteration or for the last one, or reduce it in the body of the loop."
+    )
+    bounds = int(HISTORY_LOWER * estimate), int(REDUCE_UPPER * size)
+    yield of_values(a, "reduce", stacks, change, bounds, text)
 
 
 def _stacks(a: LoopActivations) -> Ints:

@@ -16,8 +16,8 @@ from .layout import MAX_TOTAL_BYTES
 from .stacks import Stacks
 from .what_if import Change
 
-LOOP_LOWER, LOOP_UPPER = 0.7, 1.05
-LAYER_LOWER, LAYER_UPPER = 0.7, 1.05
+LOOP_LOWER, LOOP_UPPER = 0.65, 1.05
+LAYER_LOWER, LAYER_UPPER = 0.6, 1.05
 CHUNK_LOWER, CHUNK_UPPER = 0.6, 1.15
 OFFLOAD_MARGIN = 0.4
 DTYPE_UPPER = 1.47
