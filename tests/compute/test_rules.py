@@ -315,6 +315,15 @@ def test_sentences_about_problems() -> None:
     assert wording.location(diagnostic("x", file=None, line=None), source) == "dump"
 
 
+def test_how_many_dumps_have_a_problem() -> None:
+    """Those that none has are left out."""
+    good = {"complete": True, "understood": True, "consistent": True}
+    dumps = [good, good | {"complete": False}, good | {"complete": False, "consistent": False}]
+    wanted = [f"2 {schema.PROBLEMS['complete']}", f"1 {schema.PROBLEMS['consistent']}"]
+    assert wording.count_problems(dumps) == wanted
+    assert wording.count_problems([good]) == []
+
+
 @pytest.mark.parametrize(("resident", "fraction", "text"), [
     (0, 1.0, "16.00 GiB"), (1 << 30, 1.0, "15.00 GiB = 16.00 GiB minus 1.00 GiB resident"),
     (0, 0.5, "8.00 GiB = 50 % of 16.00 GiB"), (1 << 30, 0.75, "11.00 GiB = 75 % of 16.00 GiB minus 1.00 GiB resident"),
