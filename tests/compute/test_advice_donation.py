@@ -45,18 +45,24 @@ def test_room_in_outputs(is_lent: bool, room: int, make: Make) -> None:
     assert [w.room_in_outputs(size) for size in (KIB, 128 * KIB, 128 * KIB + 1)] == [room, room, 0]
 
 
-@pytest.mark.parametrize("is_copied", [False, True])
+@pytest.mark.parametrize("copies", [0, 1, 3])
 @pytest.mark.parametrize("is_update", [False, True])
-def test_gradients_may_not_replace_weights(is_update: bool, is_copied: bool, make: Make) -> None:
+def test_gradients_may_not_replace_weights(is_update: bool, copies: int, make: Make) -> None:
     """An update follows, for which the weights must be there. One that is part of the program reads them as it writes.
 
     Its name may be that of the gradient with which it is fused. On a TPU, it may be written to VMEM and copied.
     """
     named = {"op_name": "jit(f)/transpose(jvp())/dot_general"}
     written = [output("y", "f32[128,256]", **named)]
-    if is_copied:
-        fusion = Buffer("y", "f32[128,256]", (6, 7), instruction="fusion(%p.0)", uses="  c, operand 0", **named)
-        written = [output("c", "f32[128,256]", instruction="copy(%y)"), fusion]
+    if copies:
+        names = ["y", *(f"c.{i}" for i in range(copies))]
+        instructions = ["fusion(%p.0)", *(f"copy(%{name})" for name in names[:-1])]
+        steps = [
+            Buffer(name, "f32[128,256]", (4 + i, 5 + i), instruction=instructions[i], uses=f"  {names[i + 1]}, operand 0")
+            for i, name in enumerate(names[:-1])
+        ]
+        written = [output(names[-1], "f32[128,256]", instruction=instructions[-1]), steps[0]._replace(**named)]
+        written += steps[1:]
     dump = program(
         make,
         [
@@ -193,6 +199,31 @@ def test_gradients_of_one_argument(make: Make) -> None:
     assert found == {"gate": False, "w": True}
 
 
+def test_an_argument_of_which_only_a_part_is_a_gradient(make: Make) -> None:
+    """The other array is updated, so that donating the argument is what the program expects."""
+    dump = program(
+        make,
+        [
+            argument("p['a']", "f32[128,256]", 0, uses="  s.1, operand 0"),
+            argument("p['b']", "f32[128,64]", 1, uses="  s.1, operand 1"),
+            output("y", "f32[128,256]", op_name="jit(f)/transpose(jvp())/dot_general"),
+            output("z", "f32[128,64]", op_name="jit(f)/sub"),
+        ],
+    )
+    (row,) = advice(dump, "donate")
+    assert (row["argument"], row["confidence"]) == ("p", "exact")
+    assert "They are gradients" not in row["action"]
+
+
+@pytest.mark.parametrize("reader", ["y", "s.1"])
+def test_an_update_of_an_argument_with_an_unknown_instruction(reader: str, make: Make) -> None:
+    """The allocation of what it reads tells that it is an update."""
+    gradient = {"op_name": "jit(f)/transpose(jvp())/dot_general", "instruction": "fusion(%p.0)"}
+    weights = argument("w", "f32[128,256]", 0, uses=f"  {reader}, operand 0")._replace(instruction="custom-call()")
+    (row,) = advice(program(make, [weights, output("y", "f32[128,256]", **gradient)]), "donate")
+    assert ("They are gradients" in row["action"]) == (reader != "y")
+
+
 @pytest.mark.parametrize("opcode", ["custom-call", "fusion"])
 def test_a_kernel_that_reads_what_it_computes_the_gradient_of(opcode: str, make: Make) -> None:
     """The backward pass of an attention is a custom call, which reads the queries; an update may be a fusion."""
@@ -252,6 +283,21 @@ def test_an_argument_that_only_its_update_reads(make: Make) -> None:
     )
     found = {row["argument"]: row["confidence"] for row in advice(dump, "dtype") if row["argument"]}
     assert found == {"w": "likely", "x": "try"}
+
+
+@pytest.mark.parametrize(("reader", "confidence"), [("tuple", "likely"), ("bitcast", "likely"), ("negate", "try")])
+def test_an_argument_that_is_also_passed_on(reader: str, confidence: str, make: Make) -> None:
+    """A tuple and a bitcast convert nothing."""
+    dump = program(
+        make,
+        [
+            argument("w", "f32[64,32]", 0, uses="  w.new, operand 0\n  other, operand 0"),
+            Buffer("other", "f32[]", instruction=f"{reader}(%p.0)"),
+            output("w.new", "f32[64,32]", op_name="jit(f)/sub", instruction="fusion(%p.0), kind=kLoop, calls=%f"),
+        ],
+    )
+    (row,) = (r for r in advice(dump, "dtype") if r["argument"] == "w")
+    assert row["confidence"] == confidence
 
 
 # -- collectives ---------------------------------------------------------------------------------
