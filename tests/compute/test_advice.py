@@ -19,6 +19,7 @@ from conftest import DUMPS
 import xlamem
 from xlamem import compute
 from xlamem.compute.advice import MIN_SHARE, TRY, _chosen, _rank
+from xlamem.compute.devices import device
 from xlamem.compute.interventions import Confidence, Intervention, Kind
 from xlamem.compute.program import program
 from xlamem.compute.what_if import Change, WhatIf
@@ -363,6 +364,15 @@ def test_a_plan_does_not_count_buffers_twice(dump: xlamem.Dump) -> None:
     kinds = [r["kind"] for r in planned(xlamem.advise(dump, "1MiB"))]
     assert "recompute" in kinds
     assert not {"scan", "batch"} & set(kinds)
+
+
+def test_the_memory_of_a_device_is_a_budget(dump: xlamem.Dump) -> None:
+    """That which its compiler reports, not that which its vendor states."""
+    v5e = device("v5e")
+    assert v5e.usable < v5e.bytes
+    assert compute.plan_advice(dump, device="v5e")[1] == compute.plan_advice(dump, v5e.usable)[1]
+    with pytest.raises(xlamem.UsageError, match="a budget and a device exclude each other"):
+        xlamem.advise(dump, "1GiB", device="v5e")
 
 
 def test_wrong_budgets(dump: xlamem.Dump) -> None:

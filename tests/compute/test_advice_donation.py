@@ -52,17 +52,17 @@ def test_gradients_may_not_replace_weights(is_update: bool, copies: int, make: M
 
     Its name may be that of the gradient with which it is fused. On a TPU, it may be written to VMEM and copied.
     """
-    named = {"op_name": "jit(f)/transpose(jvp())/dot_general"}
-    written = [output("y", "f32[128,256]", **named)]
+    shape, named = "f32[128,256]", {"op_name": "jit(f)/transpose(jvp())/dot_general"}
+    written = [output("y", shape, **named)]
     if copies:
         names = ["y", *(f"c.{i}" for i in range(copies))]
         instructions = ["fusion(%p.0)", *(f"copy(%{name})" for name in names[:-1])]
-        steps = [
-            Buffer(name, "f32[128,256]", (4 + i, 5 + i), instruction=instructions[i], uses=f"  {names[i + 1]}, operand 0")
+        written = [
+            Buffer(name, shape, (4 + i, 5 + i), instruction=instructions[i], uses=f"  {names[i + 1]}, operand 0")
             for i, name in enumerate(names[:-1])
         ]
-        written = [output(names[-1], "f32[128,256]", instruction=instructions[-1]), steps[0]._replace(**named)]
-        written += steps[1:]
+        written[0] = written[0]._replace(**named)
+        written.append(output(names[-1], shape, instruction=instructions[-1]))
     dump = program(
         make,
         [
@@ -155,6 +155,48 @@ def test_what_reads_an_argument_besides_its_update(reader: str, platform: str, m
     assert 0 < row["lower"] < (y.size if is_apart else 2 * y.size)
 
 
+@pytest.mark.parametrize(("rows", "end", "saved"), [(128, 9, 128), (64, 9, 64), (128, 8, 0)])
+def test_a_copy_that_becomes_the_output(rows: int, end: int, saved: int, make: Make) -> None:
+    """The output is written over a copy of the argument, which only an argument that is not donated needs.
+
+    A smaller one, or one that is not needed any more then, is a temporary, and needs another place.
+    """
+    copy = "copy.1{0}", f"f32[{rows},256]"
+    y = output("y", "f32[128,256]", more=value(9, copy[0], rows * KIB, 0, copy[1]))
+    buffers = [
+        argument("x", "f32[128,256]", 0, uses="  s.1, operand 0"), y, Buffer("h", "f32[512,256]", (0, 8)),
+        Buffer("copy.1{1}", "f32[1]", instruction="copy(%p.0)"),
+    ]  # fmt: skip
+    found = advice(program(make, buffers, "gpu", ranges=[f"copy.1{{0}}:3-{end}"]), "donate")
+    assert [row["upper"] for row in found] == [pytest.approx(1.05 * saved * KIB, rel=0.05)] * (saved > 0)
+
+
+@pytest.mark.parametrize(("rows", "saved"), [(128, 128), (64, 64)])
+def test_a_loop_that_may_write_over_the_argument(rows: int, saved: int, make: Make) -> None:
+    """What fills the memory of its result is needed no more. Anything smaller there is another temporary."""
+    inside = value(9, "t", rows * KIB, 0, f"f32[{rows},256]")
+    result = output("y", "f32[128,256]", instruction="while(%init), condition=%cond, body=%body", more=inside)
+    buffers = [argument("x", "f32[128,256]", 0, uses="  s.1, operand 0"), result, Buffer("h", "f32[512,256]", (0, 8))]
+    (row,) = advice(program(make, buffers, "gpu", ranges=["t{}:3-8"]), "donate")
+    assert row["upper"] == pytest.approx(1.05 * saved * KIB, rel=0.05)
+
+
+@pytest.mark.parametrize(("read", "saved"), [("a", 32 * KIB), ("b", 160 * KIB)])
+def test_the_largest_array_that_is_read_besides_its_update(read: str, saved: int, make: Make) -> None:
+    """A copy of a smaller one, x['b'], may lie where the largest was."""
+    fused = {"op_name": "jit(f)/add", "instruction": "fusion(%p.0), kind=kLoop, calls=%f", "uses": "  s.9, operand 0"}
+    buffers = []
+    for i, (key, rows, update) in enumerate([("a", 128, 8), ("b", 32, 7)]):
+        users = [f"s.{update}", "s.2"] if key == read else [f"s.{update}"]
+        uses = "\n".join(f"  {user}, operand 0" for user in users)
+        y = output(f"s.{update}", f"f32[{rows},256]", **fused)._replace(live=(update, 10))
+        buffers += [argument(f"x['{key}']", f"f32[{rows},256]", i, uses=uses), y]
+    segments = Buffer("s.2", "f32[8]", (2, 9), "jit(f)/scatter", "scatter(%p.0)", uses="  s.9, operand 1")
+    root = Buffer("s.9", "(f32[128,256])", (9, 10), instruction="tuple(%s.8)")
+    (row,) = advice(program(make, [*buffers, segments, root], "gpu"), "donate")
+    assert row["lower"] == pytest.approx(0.7 * saved, rel=0.05)
+
+
 @pytest.mark.parametrize("shape", ["f32[64,32]", "f32[32,64]", "s32[64,32]"])
 def test_an_argument_that_an_output_does_not_replace(shape: str, make: Make) -> None:
     """It has as many bytes by chance, as a weight and the result of an inference may have."""
@@ -171,6 +213,7 @@ def test_an_argument_that_an_output_does_not_replace(shape: str, make: Make) -> 
         (["p['a']", "p['b']"], "Donate `w`, too: jax.jit(..., donate_argnames=('p', 'w')), without donate_argnums."),
         (["w['a']"], "Donate `w`: jax.jit(..., donate_argnames='w'). 1 of"),
         ([""], "Donate `w`: jax.jit(..., donate_argnames='w'). Name those that are donated already in the same"),
+        ([*"abcdefgh"], f"Donate `w`, too: jax.jit(..., donate_argnames=({', '.join(map(repr, 'abcdefgh'))}, 'w')), w"),
         ([f"a{i}" for i in range(9)], "Donate `w`: jax.jit(..., donate_argnames='w'). Name those that are"),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 from conftest import DUMPS, every
 
 import xlamem
+from xlamem.compute.one_buffer import LISTED
 
 ALL = sorted(path.name for path in DUMPS.iterdir() if path.is_dir())
 
@@ -151,6 +152,15 @@ def test_buffers_of_a_name_that_are_suggested(name: str, wanted: str, make: Call
     dump = xlamem.read(make(attacks.dump(values, records=records, ranges=ranges)))
     with pytest.raises(xlamem.UsageError, match=re.escape(f"it is a label of {wanted}")):
         xlamem.buffer(dump, name)
+
+
+@pytest.mark.parametrize(("name", "hint"), [("cpy-start.1", "did you mean copy-start.1?"), ("", LISTED), ("…", LISTED)])
+def test_hints_for_names_that_no_buffer_has(name: str, hint: str) -> None:
+    """The most similar name, or else where buffers are listed."""
+    dump = xlamem.read(DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload")
+    with pytest.raises(xlamem.UsageError) as error:
+        xlamem.buffer(dump, name)
+    assert str(error.value) == f"no buffer {name!r} in {dump.name}; {hint}"
 
 
 def test_ids_of_19_digits(make: Callable[..., Path]) -> None:

@@ -229,6 +229,15 @@ def test_spaces_are_named_or_numbered() -> None:
         select_space(rows, 5)
 
 
+def test_spaces_without_rows() -> None:
+    """A space that the dump has may have no rows; one that it does not have is an error."""
+    (row,) = rows = compute.peak(SOURCE, k=0).spaces.to_pylist()
+    assert compute.rows_of_space(SOURCE, rows, None) == compute.rows_of_space(SOURCE, rows, row["color"]) == rows
+    assert compute.rows_of_space(SOURCE, [], row["color"]) == []
+    with pytest.raises(xlamem.UsageError, match="no memory space 7"):
+        compute.rows_of_space(SOURCE, rows, 7)
+
+
 def test_the_order_of_spaces() -> None:
     """Main memory, then the highest peak, then the most reserved."""
     names = {"hbm": (None, 1), "a": (5, 9), "b": (7, 1), "c": (5, 20), "d": (None, 50)}
