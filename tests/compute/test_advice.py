@@ -390,3 +390,13 @@ def test_tables_of_tuples_have_no_layout_to_change(make: Make) -> None:
     dump = xlamem.read(make(attacks.dump([], allocations=allocations, ranges=["a{}:0-3", "t{}:0-3"])))
     assert all(v["unpadded_size"] < v["size"] for v in dump.values.to_pylist())
     assert [r["shape"] for r in xlamem.advise(dump).to_pylist() if r["kind"] == "shape"] == [array]
+
+
+def test_an_array_without_elements_has_no_layout_to_change(make: Make) -> None:
+    """All of its bytes are padding, whatever its dimensions are."""
+    arrays = ["f32[8,8]{1,0:T(8,128)}", "f32[0,8]{1,0:T(8,128)}"]
+    values = "".join(value(i, f"a.{i}", 4096, 4096 * i, shape) for i, shape in enumerate(arrays))
+    allocations = f"allocation 0: size 8192, preallocated-temp:\n{values}"
+    dump = xlamem.read(make(attacks.dump([], allocations=allocations, ranges=["a.0{}:0-3", "a.1{}:0-3"])))
+    assert dump.values["unpadded_size"].to_pylist() == [256, 0]
+    assert [r["shape"] for r in xlamem.advise(dump).to_pylist() if r["kind"] == "shape"] == arrays[:1]

@@ -18,17 +18,18 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import compute
-from xlamem.compute import batches, peaks, rematerialization
+from xlamem.compute import batches, in_use, peaks, rematerialization
 from xlamem.compute.advice import saved_together
 from xlamem.compute.arenas import _reach
 from xlamem.compute.bills import Sums
-from xlamem.compute.buffer_names import _SIZES, _iterations
+from xlamem.compute.buffer_names import _SIZES, _iterations, stacked_over
 from xlamem.compute.columns import groups_of, runs, sums_of
 from xlamem.compute.grouping import key_column
 from xlamem.compute.hlo_trace import HloTrace
 from xlamem.compute.interventions import _small_cells
 from xlamem.compute.layers import LayerActivations
-from xlamem.compute.layout import schedule_lengths
+from xlamem.compute.layout import can_be_added, schedule_lengths
+from xlamem.compute.packing import _Arena
 from xlamem.compute.peaks import Peak
 from xlamem.compute.program import distinct_rows, program
 from xlamem.compute.stacks import with_most_bytes
@@ -471,6 +472,31 @@ def test_a_carry_that_no_allocation_has(number: int, make: Callable[..., Path]) 
 
 
 @pytest.mark.parametrize(
+    ("loops", "wanted"),
+    [("wv", [6, 6, -1, 4, 4]), ("w", [6, 6, -1, -1, -1]), ("v", [-1, -1, -1, 4, 4]), ("", [-1] * 5)],
+)
+def test_what_these_loops_write_slice_by_slice(loops: str, wanted: list[int], make: Callable[..., Path]) -> None:
+    """Not what another loop writes, nor w{1}, which a loop only reads slice by slice."""
+    trips = {"w": 6, "v": 4}
+    names = ["w{0}", "x_dynamic-update-slice_fusion", "w{1}", "v{0}", "y_dynamic-update-slice_fusion"]
+    values, records = [], []
+    for i, (name, n, slot) in enumerate(zip(names, (6, 6, 6, 4, 4), (0, 0, 1, 2, 2), strict=True)):
+        loop = f'while(%a), backend_config={{"known_trip_count":{{"n":"{trips.get(name[0])}"}}}}'
+        positions = f"  {name[0]} {name[1:]}" if "{" in name else ""
+        uses = "  z_dynamic-slice_fusion, operand 0" if name == "w{1}" else ""
+        instruction = f"f32[{n},8]{{1,0}} {loop if positions else 'fusion(%c), kind=kLoop'}"
+        values.append(value(i, name, 32 * n, 256 * slot, f"f32[{n},8]{{1,0}}"))
+        records.append(record(i, name, instruction, positions, uses))
+    values.append(value(5, "z_dynamic-slice_fusion", 32, 768, "f32[1,8]{1,0}"))
+    records.append(record(5, "z_dynamic-slice_fusion", "f32[1,8]{1,0} fusion(%c), kind=kLoop"))
+    ranges = [f"{name}{'' if '{' in name else '{}'}:0-3" for name in names]
+    p = program(xlamem.read(make(attacks.dump(values, records=records, ranges=ranges))))
+    assert _iterations(p, np.arange(5)).tolist() == [6, 6, 6, 4, 4]
+    is_loop = np.isin(p.tables["instructions"]["instruction"].to_pylist(), [*loops])
+    assert stacked_over(p, np.arange(5), is_loop).tolist() == wanted
+
+
+@pytest.mark.parametrize(
     ("compare", "iterations"),
     [
         ("compare(%i, %n), direction=LT", 6),
@@ -603,3 +629,55 @@ def test_the_context_of_an_asynchronous_operation(
     )
     rows = compute.live_set(xlamem.read(make(members)), 1).to_pylist()
     assert [r["kind"] for r in sorted(rows, key=lambda r: r["value_id"])] == kinds
+
+
+def test_many_spaces_are_shown_one_at_a_time(make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """If they have many steps. The size of the table stays proportional to that of the text."""
+    monkeypatch.setattr(in_use, "MAX_CELLS", 64 * 5 - 1)
+
+    def spaces(n: int) -> xlamem.Dump:
+        temps = "".join(
+            f"allocation {i}: size 8, color {i}, preallocated-temp:\n{value(i, f'v.{i}', color=i)}" for i in range(n)
+        )
+        return xlamem.read(make(attacks.dump([], allocations=temps, ranges=[f"v.{i}{{}}:0-1" for i in range(n)])))
+
+    assert compute.occupancy(spaces(64)).num_rows == 64 * 5
+    with pytest.raises(xlamem.UsageError, match="65 memory spaces of 5 steps: choose one"):
+        compute.occupancy(spaces(65))
+    assert compute.occupancy(spaces(65), space=64).num_rows == 5
+    monkeypatch.setattr(in_use, "MAX_CELLS", 65 * 5)
+    assert compute.occupancy(spaces(65)).num_rows == 65 * 5
+
+
+def test_a_packing_that_puts_live_values_in_the_same_place(make: Callable[..., Path]) -> None:
+    values = [value(i, f"a.{i}", 8, 8 * i) for i in range(2)]
+    p = program(xlamem.read(make(attacks.dump(values, size=16, ranges=["a.0{}:0-2", "a.1{}:1-3"]))))
+    arena = _Arena(p, 0)
+    arena.check(arena.position)
+    with pytest.raises(AssertionError, match="same cells"):
+        arena.check(np.zeros_like(arena.position))
+
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_weights_that_do_not_overflow(n: int, make: Callable[..., Path]) -> None:
+    """Four shapes of 2^60 bytes each are too many, although the values are small."""
+    names = [f"a.{i}" for i in range(n)]
+    shape = f"s8[{1 << 30},{1 << 30}]{{1,0}}"
+    records = [record(i, name, f"{shape} add(%x, %y)") for i, name in enumerate(names)]
+    values = [value(i, name, 64, 64 * i, "s8[64]{0}") for i, name in enumerate(names)]
+    ranges = [f"{name}{{}}:1-2" for name in names]
+    dump = xlamem.read(make(attacks.dump(values, size=64 * n, records=records, ranges=ranges)))
+    if n == 3:
+        assert compute.xla_rule(dump) == (1, 64 * n)
+    else:
+        with pytest.raises(xlamem.DumpError, match="shapes of less than 2\\^62 bytes together"):
+            compute.xla_rule(dump)
+
+
+@pytest.mark.parametrize("numbers", [(-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 0, 1 << 62), (1 << 61, 0, 1 << 61)])
+def test_sizes_that_cannot_be_added(numbers: tuple[int, int, int]) -> None:
+    """Negative ones, and those that add up to 2^62."""
+    assert not can_be_added(*(np.array([n]) for n in numbers))
+    largest = np.array([1 << 60]), np.array([1 << 61, 1 << 61]), np.array([1 << 59])
+    assert can_be_added(*largest)  # of offsets, only the largest counts
+    assert can_be_added(*(a[:0] for a in largest))
