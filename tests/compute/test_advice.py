@@ -217,6 +217,19 @@ def test_small_slots() -> None:
     assert "16,384 bytes" in row["action"]
 
 
+@pytest.mark.parametrize(("n", "n_rows"), [(64, 1), (63, 0)])
+def test_small_buffers_that_keep_a_slot_in_turn(n: int, n_rows: int, make: Make) -> None:
+    """Of 64 KiB, behind a large buffer. Fewer than 64 of them are not worth a row."""
+    shapes = ["(f32[2]{0}, s32[])" if i % 4 == 0 else "f32[2]{0}" for i in range(n)]
+    values = [value(n, "large", 1 << 16, 0, "f32[16384]{0}")]
+    values += [value(i, f"a.{i}", 8, 1 << 16, shape) for i, shape in enumerate(shapes)]
+    ranges = [f"large{{}}:0-{n}", *(f"a.{i}{{}}:{i}-{i}" for i in range(n))]
+    dump = xlamem.read(make(attacks.dump(values, size=1 << 17, steps=n, ranges=ranges)))
+    rows = [r for r in xlamem.advise(dump).to_pylist() if r["kind"] == "slots"]
+    assert [(r["n_buffers"], r["lower"], r["upper"]) for r in rows] == [(n, 0, (1 << 16) * 21 // 20)] * n_rows
+    assert all("16 of them are tables of tuples" in r["action"] for r in rows)
+
+
 def test_shapes_with_padding() -> None:
     """The compiler may need a copy of the largest one in another layout."""
     dump = xlamem.read(STORED / "tpu-pixels" / "base")
@@ -400,3 +413,17 @@ def test_an_array_without_elements_has_no_layout_to_change(make: Make) -> None:
     dump = xlamem.read(make(attacks.dump([], allocations=allocations, ranges=["a.0{}:0-3", "a.1{}:0-3"])))
     assert dump.values["unpadded_size"].to_pylist() == [256, 0]
     assert [r["shape"] for r in xlamem.advise(dump).to_pylist() if r["kind"] == "shape"] == arrays[:1]
+
+
+@pytest.mark.parametrize(
+    ("shape", "color", "is_advised"),
+    [("f32[8,8]{1,0:T(8,128)}", 0, True), ("f32[8,8]{1,0:T(8,128)}", 5, False), ("f32[]{:T(1024)}", 0, False)],
+)
+def test_arguments_whose_layout_could_change(shape: str, color: int, is_advised: bool, make: Make) -> None:
+    """Not those in the host's memory, nor numbers, which are padded as well."""
+    allocations = f"allocation 0: size 8, preallocated-temp:\n{value(0, 't', 8)}"
+    allocations += f"allocation 1: size 4096, color {color}, parameter 0, shape |{shape}| at ShapeIndex {{}}:\n"
+    allocations += value(1, "p", 4096, 0, shape, color)
+    members = attacks.dump([], allocations=allocations, ranges=["t{}:0-3", "p{}:0-3"])
+    found = xlamem.advise(xlamem.read(make(members, "cl_1.after_optimizations"))).to_pylist()
+    assert [r["shape"] for r in found if r["kind"] == "shape"] == [shape] * is_advised
