@@ -297,6 +297,16 @@ def test_elements_that_nothing_reads() -> None:
     assert [(r["instruction"], r["shape_index"], r["upper"]) for r in rows] == [("pair", "{1}", 8192)]
 
 
+@pytest.mark.parametrize("uses", [[], ["<9 out @0>", " positions:", "  out", " uses:", "  first, operand 0"]])
+@pytest.mark.parametrize("index", ["{1}", "{}"])
+def test_what_nothing_is_known_to_read(uses: list[str], index: str) -> None:
+    """Where no used values are printed, anything may be read. What is not an element is needed by itself."""
+    values = [f" value: <1 pair{index} @0> (size=8192,offset=0): f32[2048]{{0}}"]
+    dump = xlamem.read(text_of(values, [f"    pair{index}:0-1"], uses, 8192))
+    rows = [r for r in xlamem.advise(dump).to_pylist() if r["kind"] == "tuple"]
+    assert len(rows) == (bool(uses) and index == "{1}")
+
+
 # -- the budget ----------------------------------------------------------------------------------
 
 

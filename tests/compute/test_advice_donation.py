@@ -346,7 +346,10 @@ def test_an_argument_that_is_also_passed_on(reader: str, confidence: str, make: 
 # -- collectives ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("shape", "is_alike"), [("f32[64,2,512]", True), ("bf16[64,1024]", False), ("f32[9]", False)])
+@pytest.mark.parametrize(
+    ("shape", "is_alike"),
+    [("f32[64,2,512]", True), ("f64[64,1024]", True), ("bf16[64,1024]", False), ("f32[9]", False)],
+)
 @pytest.mark.parametrize("opcode", ["all-gather", "all-reduce"])
 def test_what_is_sharded_with_a_gathered_result(opcode: str, shape: str, *, is_alike: bool, make: Make) -> None:
     """Without the constraint that gathered activations of a layer, nothing as large as these was left."""
@@ -355,6 +358,20 @@ def test_what_is_sharded_with_a_gathered_result(opcode: str, shape: str, *, is_a
     dump = program(make, [argument("x", "f32[16,8]", 0), gathered, other])
     (row,) = advice(dump, "collective")
     assert row["upper"] == gathered.size + (other.size if is_alike and opcode == "all-gather" else 0)
+
+
+def test_what_is_sharded_with_the_largest_of_several_gathered_results(make: Make) -> None:
+    results = [Buffer(f"g.{n}", f"f32[64,{n}]", (0, 7), "jit(f)/mul", "all-gather(%x)") for n in (16, 1024, 32)]
+    others = [Buffer(f"h.{n}", f"f32[2,32,{n}]", (0, 7), "jit(f)/tanh") for n in (16, 1024)]
+    (row,) = advice(program(make, [*results, *others]), "collective")
+    assert row["upper"] == sum(b.size for b in results) + others[1].size
+
+
+@pytest.mark.parametrize("opcode", ["all-gather", "all-reduce"])
+def test_what_is_gathered_outside_of_the_peak(opcode: str, make: Make) -> None:
+    """Nothing is saved if it is gathered otherwise."""
+    buffers = [Buffer("g", "f32[64,32]", (8, 9), "jit(f)/mul", f"{opcode}(%x)"), Buffer("h", "f32[64,64]", (0, 7))]
+    assert advice(program(make, buffers), "collective") == []
 
 
 def gathered(shape: str, whole: str) -> list[Buffer]:
@@ -367,9 +384,14 @@ def gathered(shape: str, whole: str) -> list[Buffer]:
     ]
 
 
-def test_gradients_of_gathered_weights(make: Make) -> None:
-    """Weights that stayed sharded saved more than twice what they take: their gradients were no longer gathered."""
-    (row,) = advice(program(make, gathered("f32[4,16,32]", "f32[4,4,32]")), "collective")
+@pytest.mark.parametrize("shape", ["f32[4,16,32]", "f32[1,4,16,32]", "f32[4,16,1,32]", "f32[4,16,32,1]"])
+def test_gradients_of_gathered_weights(shape: str, make: Make) -> None:
+    """Weights that stayed sharded saved more than twice what they take: their gradients were no longer gathered.
+
+    Neither dimensions of 1 nor the element type matter.
+    """
+    weights, result, gradient = gathered(shape, "f32[4,4,32]")
+    (row,) = advice(program(make, [weights, result, gradient._replace(shape="s8[4,16,32]")]), "collective")
     assert row["upper"] == 2 * 4 * 16 * 32 * 4
     assert row["n_buffers"] == 1
 

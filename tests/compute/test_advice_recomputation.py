@@ -458,16 +458,30 @@ def test_a_loop_that_passes_on_less_than_it_stacks(make: Make) -> None:
     assert row["lower"] < stack.size * 3 // 4 < stack.size - 8 * carry.size < row["upper"]
 
 
-@pytest.mark.parametrize(("rows", "n"), [(8, 1), (256, 0)])
-def test_chunks_of_a_loop_over_weights(rows: int, n: int, make: Make) -> None:
-    """The backward pass of a chunk has its weights and gradients, which cost more than the chunks saved."""
+@pytest.mark.parametrize(("trips", "rows", "n"), [(8, 8, 1), (8, 256, 0), (7, 8, 0)])
+def test_chunks_of_a_loop_over_weights(trips: int, rows: int, n: int, make: Make) -> None:
+    """The backward pass of a chunk has its weights and gradients, which cost more than the chunks saved.
+
+    A prime number of iterations has no chunks.
+    """
     name, back = "jit(f)/jvp()/while", "jit(f)/transpose(jvp())/while"
-    weights = argument("w", f"f32[8,{rows},64]", 0, uses="  while.2, operand 0 {2}")
-    kept = Buffer("while.1{1}", "f32[8,64,64]", (2, 6), name, uses="  while.2, operand 0 {1}\n  s.4, operand 0")
+    weights = argument("w", f"f32[{trips},{rows},64]", 0, uses="  while.2, operand 0 {2}")
+    kept = Buffer("while.1{1}", f"f32[{trips},64,64]", (2, 6), name, uses="  while.2, operand 0 {1}\n  s.4, operand 0")
     backward = Buffer("g", "f32[64,64]", (4, 5), f"{back}/body/checkpoint/rematted_computation/mul")
-    loops = [loop("while.1", 8, name, live=(2, 2)), loop("while.2", 8, back, live=(6, 7))]
+    loops = [loop("while.1", trips, name, live=(2, 2)), loop("while.2", trips, back, live=(6, 7))]
     dump = program(make, [weights, loops[0], kept, backward, loops[1]])
     assert len(advice(dump, "scan")) == n
+
+
+def test_chunks_of_the_loops_that_have_some(make: Make) -> None:
+    """One with a prime number of iterations comes first."""
+    name, buffers = "jit(f)/jvp()/while", []
+    for i, trips in ((1, 7), (2, 8)):
+        kept = Buffer(f"while.{i}{{1}}", f"f32[{trips},64,64]", (2, 6), name, uses="  s.4, operand 0")
+        buffers += [loop(f"while.{i}", trips, name, live=(2, 2)), kept]
+    again = Buffer("g", "f32[64,64]", (4, 5), "jit(f)/transpose(jvp())/while/body/checkpoint/rematted_computation/mul")
+    (row,) = advice(program(make, [*buffers, again]), "scan")
+    assert row["shape"] == "f32[8,64,64]"
 
 
 def test_slices_of_a_stack_are_not_needed_either(make: Make) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import defaultdict
 from typing import Any
@@ -129,6 +130,10 @@ def test_many_small_scopes_are_summed_up_by_opcode() -> None:
     assert isinstance(s.node, ScopeNode)
 
 
+def test_a_tree_without_buffers_has_no_lines() -> None:
+    assert compute.fold_scopes(compute.scope_tree([]), 5) == []
+
+
 # ---- like buffers
 
 
@@ -175,6 +180,13 @@ def test_nothing_is_folded_to_nothing() -> None:
     rows = pa.table({"name": pa.array([], pa.string()), "bytes": pa.array([], pa.int64())})
     folded, n = compute.folded_rest(rows, ["name"], 0)
     assert (folded.to_pylist(), n) == ([], 0)
+
+
+def test_names_that_no_folding_makes_few() -> None:
+    """They have no numbers; so many of them are shown as are folded at most."""
+    names = ["".join(letters) for letters in itertools.product("abcdefgh", repeat=3)]
+    folded, n = compute.folded_rest(pa.table({"instruction": names, "bytes": [7] * len(names)}), ["instruction"], 0)
+    assert (folded.num_rows, n) == (len(names), max(folding.N_FOLDED))
 
 
 def test_shapes_are_folded_to_element_types_and_numbers_of_dimensions() -> None:

@@ -24,6 +24,7 @@ from xlamem.compute.arenas import _reach
 from xlamem.compute.bills import Sums
 from xlamem.compute.buffer_names import _SIZES, _iterations, stacked_over
 from xlamem.compute.columns import groups_of, runs, sums_of
+from xlamem.compute.explanation import _Rows
 from xlamem.compute.grouping import key_column
 from xlamem.compute.hlo_trace import HloTrace
 from xlamem.compute.interventions import _small_cells
@@ -234,6 +235,23 @@ def test_a_value_ends_with_its_allocation(size: int) -> None:
 def test_a_peak_without_tables_has_no_curve() -> None:
     peak = xlamem.peak(IN_PLACE.replace(b"SIZE", b"512"))
     assert "svg" not in Peak(peak.spaces, peak.plateaus)._repr_html_()
+
+
+def test_a_peak_as_a_data_frame() -> None:
+    """Its spaces, not its plateaus."""
+    spaces, plateaus = (SimpleNamespace(to_pandas=lambda name=name: name) for name in ("spaces", "plateaus"))
+    assert Peak(spaces, plateaus).to_pandas() == "spaces"  # type: ignore[arg-type, comparison-overlap]
+
+
+@pytest.mark.parametrize(("size", "difference"), [((1 << 63) - 10, (1 << 63) - 1), ((1 << 63) - 9, None)])
+def test_differences_of_64_bits(size: int, difference: int | None) -> None:
+    """Those of numbers that a damaged dump prints may not fit."""
+    for sign in (1, -1):
+        rows = _Rows()
+        rows.add("device_total", sign * size, -sign * 9, rest="x")
+        (number,) = rows.numbers
+        assert number["difference"] == (difference and sign * difference)
+        assert [cause["bytes"] for cause in rows.causes] == ([] if difference is None else [sign * difference])
 
 
 def test_the_length_of_a_chunk() -> None:
