@@ -131,6 +131,14 @@ def test_logits_smaller_than_the_gradient_of_their_weights(make: Make) -> None:
     assert loss_advice(make, LOGITS._replace(shape=shape), SOFTMAX._replace(shape=shape)) == []
 
 
+@pytest.mark.parametrize(("features", "n"), [(55, 1), (56, 0)])
+def test_chunks_of_logits_that_save_nothing(features: int, n: int, make: Make) -> None:
+    """Seven eighths of 64 samples are as large as the gradient of the weights of 56 features."""
+    weights = argument("p['head']", f"f32[{features},4096]", 0)
+    weights = weights._replace(allocation=weights.allocation[:-1] + ", maybe-live-out:")
+    assert len(advice(program(make, [weights, LOGITS._replace(shape="f32[64,4096]")]), "loss")) == n
+
+
 def test_logits_without_used_values(make: Make) -> None:
     """It is not known what reads them."""
     dump = program(make, [HEAD._replace(uses=""), LOGITS._replace(uses=""), SOFTMAX])
@@ -267,6 +275,14 @@ def test_attention_of_more_heads_than_samples(make: Make) -> None:
 
 def test_attention_of_one_sample_with_one_head(make: Make) -> None:
     assert attention_advice(make, *(b._replace(shape=b.shape.replace("8,4,", "1,1,")) for b in ATTENTION)) == []
+
+
+@pytest.mark.parametrize(("samples", "n"), [(66, 1), (67, 0)])
+def test_attention_of_a_prime_number_of_samples(samples: int, n: int, make: Make) -> None:
+    """They cannot be split, although several matrices are live at the same time."""
+    buffers = [b._replace(shape=b.shape.replace("8,4,", f"{samples},")) for b in ATTENTION]
+    others = [buffers[-1]._replace(name=f"mul.{i}", op_name=f"{BACKWARD}/mul") for i in range(4)]
+    assert len(attention_advice(make, *buffers, *others)) == n
 
 
 def test_as_many_heads_as_features_of_each(make: Make) -> None:

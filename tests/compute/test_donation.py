@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -170,3 +171,18 @@ def test_parameters_are_in_the_order_of_their_numbers() -> None:
     rows = xlamem.donation(xlamem.read("\n".join([*lines, "", "Total bytes used: 50", ""]).encode())).to_pylist()
     found = [(row["parameter"], row["parameter_index"]) for row in rows]
     assert found == [(0, "{1}"), (0, "{2}"), (0, "{10}"), (1, "{0}"), (1, "{0,1}")]
+
+
+@pytest.mark.parametrize("comma", [",", ", "])
+def test_arguments_that_the_header_lists_without_an_output(comma: str, make: Callable[..., Path]) -> None:
+    """They hold none. Indices are printed with or without spaces."""
+    text = "BufferAssignment:\n"
+    for i in range(2):
+        text += f"allocation {i}: size 8, parameter 0, shape |f32[2]| at ShapeIndex {{{i},1}}:\n"
+        text += f" value: <{i} p{{{i},1}} @0> (size=8,offset=0): f32[2]{{0}}\n"
+    header = f"HloModule m, input_output_alias={{ {{0{comma}2}}: (0, {{1{comma}1}}, may-alias) }}\n\n"
+    hlo = header + "ENTRY %main (p: f32[2]) -> f32[2] {\n}\n"
+    members = {"buffer-assignment": f"{text}\nTotal bytes used: 16\n".encode(), "hlo": hlo.encode()}
+    rows = xlamem.donation(xlamem.read(make(members))).to_pylist()
+    names = ("parameter_index", "state", "output_index")
+    assert [[row[name] for name in names] for row in rows] == [["{0,1}", "no", None], ["{1,1}", "refused", "{0,2}"]]
