@@ -331,6 +331,26 @@ def test_a_donated_argument_that_is_updated_in_place_keeps_its_name(make: Callab
     assert (rows["u"]["op_name"], rows["u"]["origin"], rows["u"]["argument"]) == ("cache['k']", "argument", 0)
 
 
+def test_what_pads_an_argument_has_its_name_but_is_no_part_of_it(make: Callable[..., Path]) -> None:
+    """Neither instruction has a name. What the padding consists of is named after its only reader."""
+    parameter = "f32[2]{0} parameter(0), metadata={op_name=\"cache['k']\"}"
+    allocations = f"allocation 0: size 8, parameter 0, shape |f32[2]| at ShapeIndex {{}}:\n{value(0, 'p')}"
+    members = attacks.dump(
+        [value(1, "padded", 16, 0, "f32[4]{0}"), value(2, "zero", 4, 16, "f32[]")],
+        allocations=allocations + "allocation 1: size 20, preallocated-temp:\n",
+        records=[
+            record(0, "p", parameter, uses="  padded, operand 0"),
+            record(1, "padded", "f32[4]{0} pad(%p, %zero), padding=0_2"),
+            record(2, "zero", "f32[] add(%x, %y)", uses="  padded, operand 1"),
+        ],
+        ranges=["p{}:0-4", "padded{}:2-4", "zero{}:1-2"],
+    )
+    found = [xlamem.buffer(xlamem.read(make(members)), i).value for i in (1, 2)]
+    assert [(f["op_name"], f["origin"], f["argument"]) for f in found] == [
+        ("cache['k']", "argument", 0), ("cache['k']", "user", None),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("cache", "wanted"),
     [
