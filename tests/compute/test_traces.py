@@ -600,3 +600,16 @@ def test_parameters_of_branches_are_not_the_predicate(make: Callable[..., Path])
     found = {r["instruction"]: r["origin_instruction"] for r in rows if r["role"] == "value"}
     assert found["n"] == "n"
     assert found["c"] not in ("i", "b")
+
+
+@pytest.mark.parametrize("opcode", ["copy", "copy-start", "negate"])
+@pytest.mark.parametrize(("reader", "color"), [("b", 0), ("b", 1), ("s.1", 1)])
+def test_copies_between_memories(reader: str, color: int, opcode: str, make: Callable[..., Path]) -> None:
+    """A copy in the same memory, or of something unknown, and what computes something, are of another kind."""
+    allocations = f"allocation 0: size 8, preallocated-temp:\n{value(1, 'a')}"
+    allocations += f"allocation 1: size 8, color {color}, preallocated-temp:\n{value(2, 'b', color=color)}"
+    records = [record(1, "a", uses=f"  {reader}, operand 0"), record(2, "b", f"f32[2]{{0}} {opcode}(%a)")]
+    members = attacks.dump([], allocations=allocations, records=records, ranges=["a{}:0-2", "b{}:1-3"])
+    kinds = {r["instruction"]: r["kind"] for r in xlamem.live_set(xlamem.read(make(members)), 1).to_pylist()}
+    is_copy = (reader, color) == ("b", 1) and opcode != "negate"
+    assert kinds == {"a": None, "b": "copy between memories" if is_copy else None}
