@@ -68,12 +68,19 @@ def test_activations_that_are_read_back_in_the_backward_pass(make: Make) -> None
     ],
 )
 def test_layers_that_are_checkpointed_already(backward: str, wanted: str | None, make: Make) -> None:
-    """A policy may keep results of matrix products. Without one, these are computed again."""
-    forward = [Buffer(f"h.{i}", "f32[64,64]", (i, 8 - i), f"jit(f)/jvp(layer_{i})/dot_general") for i in range(4)]
+    """A policy may keep results of matrix products. Without one, these are computed again.
+
+    What is saved if the policy keeps less is not certain.
+    """
+    forward = [
+        Buffer(f"h.{i}", "f32[64,64]", (i, 8 - i), f"{layer}/dot_general", uses=f"  s.{8 - i}, operand 0")
+        for i, layer in enumerate(LAYERS)
+    ]
     name = "jit(f)/transpose(jvp(layer_{}))/{}"
     gradients = [Buffer(f"g.{i}", "f32[8,8]", (8 - i, 9 - i), name.format(i, backward)) for i in range(4)]
     rows = advice(program(make, forward + gradients + products(*LAYERS), "tpu"), "recompute")
     assert [r["action"].startswith(wanted) for r in rows] == ([True] if wanted else [])
+    assert all((r["lower"] > 0) == (backward == "mul") for r in rows)
 
 
 @pytest.mark.parametrize(("platform", "side", "n"), [("cpu", 64, 0), ("tpu", 64, 1), ("cpu", 128, 1)])

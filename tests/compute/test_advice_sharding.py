@@ -49,6 +49,7 @@ def test_outputs_that_replace_it_are_sharded_as_well(make: Make) -> None:
         ({}, {"op_name": "opt"}, None),
         ({"op_name": "xs[0]"}, {"op_name": "ws[0]"}, None),  # of any two lists
         ({"op_name": "xs[0].w"}, {"op_name": "ws[0].w"}, "ws"),
+        ({}, {"op_name": "<unnamed>: s['a']['w']"}, None),  # not the name of an argument
     ],
 )
 def test_arrays_with_the_same_path(

@@ -385,6 +385,15 @@ def test_slices_of_the_iterations_of_a_loop() -> None:
     assert _iterations(p, np.arange(8)).tolist() == [-1, 6, -1, -1, -1, -1, -1, -1]
 
 
+def test_values_of_one_slot(make: Callable[..., Path]) -> None:
+    """They have the same place, size, size without padding and element type; their dimensions may differ."""
+    places = [(512, 0, "f32[128]"), (512, 512, "f32[128]"), (256, 0, "f32[128]"), (512, 0, "f32[100]")]
+    places += [(512, 0, "s32[128]"), (512, 0, "f32[2,64]")]
+    values = [value(i, f"a.{i}", size, offset, shape) for i, (size, offset, shape) in enumerate(places)]
+    slots = program(xlamem.read(make(attacks.dump(values, size=1024)))).slots
+    assert [np.flatnonzero(slots == slot).tolist() for slot in slots] == [[0, 5], [1], [2], [3], [4], [0, 5]]
+
+
 @pytest.mark.parametrize(("start", "n"), [(2, 2), (3, 1)])
 def test_what_follows_in_a_slot_after_a_gap_is_something_else(start: int, n: int, make: Callable[..., Path]) -> None:
     """A loop of 24 iterations had the slot before, and the batch of an activation is 24, too."""

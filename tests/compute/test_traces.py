@@ -11,6 +11,8 @@ from attacks import record, value
 
 import xlamem
 from xlamem import compute
+from xlamem.compute.origins import origins
+from xlamem.compute.program import program as program_of
 
 
 def test_custom_calls_that_compute_do_not_move_bytes() -> None:
@@ -196,6 +198,37 @@ def test_a_chain_of_copies_has_the_name_of_its_beginning(n: int, make: Callable[
         )
         rows = xlamem.live_set(xlamem.read(make(members)), 1).to_pylist()
         assert [row["op_name"] for row in rows] == ["jit(f)/model/add"] * (n + 1)
+
+
+@pytest.mark.parametrize(("copied", "share"), [("p", 0.0), ("s.1", 1.0)])
+def test_a_copy_of_an_argument_has_a_clear_name(copied: str, share: float, make: Callable[..., Path]) -> None:
+    """Nothing better could be found in the HLO text. It may have the name of a move, if something unknown is copied."""
+    parameter = "f32[2]{0} parameter(0), metadata={op_name=\"cache['k']\"}"
+    copy = 'f32[2]{0} copy(%p), metadata={op_name="jit(f)/copy"}'
+    allocations = f"allocation 0: size 8, parameter 0, shape |f32[2]| at ShapeIndex {{}}:\n{value(0, 'p')}"
+    allocations += f"allocation 1: size 8, preallocated-temp:\n{value(1, 'c')}"
+    uses = "  c, operand 0" if copied == "p" else ""
+    records = [record(0, "p", parameter, uses=uses), record(1, "c", copy)]
+    members = attacks.dump([], allocations=allocations, records=records, ranges=["p{}:0-4", "c{}:2-4"])
+    found = origins(program_of(xlamem.read(make(members))))
+    assert found.share_without_definer() == share
+
+
+@pytest.mark.parametrize(("opcode", "known"), [("all-reduce", None), ("add-dependency", "jit(f)/first/add")])
+def test_the_second_result_of_a_collective_is_not_the_first_operand(
+    opcode: str, known: str | None, make: Callable[..., Path]
+) -> None:
+    """Which operand it is, only the HLO text tells. Others pass on what is in their first operand."""
+    records = [
+        record(0, "a", attacks.op_name("jit(f)/first/add"), uses="  r, operand 0"),
+        record(1, "b", attacks.op_name("jit(f)/second/mul"), uses="  r, operand 1"),
+        *(record(2 + i, f"r{{{i}}}", f"(f32[2], f32[2]) {opcode}(%a, %b)") for i in range(2)),
+    ]
+    names = ["a", "b", "r{0}", "r{1}"]
+    values = [value(i, name, offset=8 * i) for i, name in enumerate(names)]
+    members = attacks.dump(values, records=records, ranges=["a{}:0-1", "b{}:0-1", "r{0}:1-3", "r{1}:1-3"])
+    rows = {r["value_id"]: r["op_name"] for r in xlamem.live_set(xlamem.read(make(members)), 1).to_pylist()}
+    assert (rows[2], rows[3]) == ("jit(f)/first/add", known)
 
 
 @pytest.mark.parametrize("operands", [False, True])
