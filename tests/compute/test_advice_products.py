@@ -70,6 +70,13 @@ def test_flattened_gradients_of_logits_count(make: Make) -> None:
     assert row["n_buffers"] == 2
 
 
+def test_other_arrays_with_as_many_elements_as_logits(make: Make) -> None:
+    """They have no dimension of classes."""
+    other = Buffer("mul.1", "f32[8,64,64,64]", (3, 6), f"{BACKWARD}/mul")
+    (row,) = loss_advice(make, LOGITS, SOFTMAX, other)
+    assert row["n_buffers"] == 2
+
+
 def test_results_of_a_hidden_layer_are_no_logits(make: Make) -> None:
     """A product of the forward pass reads them, or a function of them with the same dimensions."""
     read = LOGITS._replace(uses="  dot.3, operand 0")

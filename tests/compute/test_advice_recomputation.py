@@ -9,6 +9,10 @@ import pytest
 from advice_programs import Buffer, Make, Row, advice, argument, loop, output, program
 
 import xlamem
+from xlamem.compute.layers import LayerActivations
+from xlamem.compute.program import program as program_of
+from xlamem.compute.rematerialization import offloads
+from xlamem.compute.what_if import WhatIf
 
 # -- recomputation -------------------------------------------------------------------------------
 
@@ -439,6 +443,18 @@ def test_a_checkpointed_loop_that_keeps_only_what_it_passes_on(n: int, kinds: se
         "tpu",
     )
     assert {r["kind"] for r in xlamem.advise(dump).to_pylist()} & {"offload", "recompute"} == kinds
+
+
+def test_two_iterations_of_an_offloaded_stack_are_in_memory(make: Make) -> None:
+    """One is read while the next one comes. Until the backward pass begins, none is."""
+    name, scope = "jit(f)/jvp()/while", "jit(f)/transpose(jvp())/while/body/checkpoint/"
+    stack = Buffer("while.1{2}", "f32[8,64,64]", (2, 6), name, uses="  s.4, operand 0")
+    passed_on = Buffer("while.1{1}", "f32[1,64,64]", (2, 2), name)
+    again = Buffer("g", "f32[64,64]", (4, 5), f"{scope}mul")
+    dump = program(make, [loop("while.1", 8, name, live=(2, 2)), stack, passed_on, again], "tpu")
+    (found,) = offloads(LayerActivations(WhatIf(program_of(dump))))
+    one = stack.size // 8
+    assert (found.change.levels // one).tolist() == [0, 0, -8, -8, -6, -6, -6, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(("primitive", "kind"), [("reduce_precision", "recompute"), ("exp", "offload")])

@@ -277,11 +277,12 @@ def test_unknown_fields_elsewhere_do_not_matter(path: Path) -> None:
 
 
 def test_an_unknown_platform(make: Any) -> None:
-    """Color 1 is VMEM on a TPU, and part of the device's memory on a GPU."""
+    """Color 1 is VMEM on a TPU, and part of the device's memory on a GPU. Thread-local bytes are in neither."""
     sizes, total = {0: 1000, 1: 500, 5: 70}, 1500
     lines = [f"allocation {color}: size {size}, color {color}, maybe-live-out:\n" for color, size in sizes.items()]
+    lines.append("allocation 9: size 300, color 1, thread-local:\n")
     text = "BufferAssignment:\n" + "".join(lines)
-    values = f"\nTotal bytes used: {total + 70} (1.5KiB)\n\nUsed values:\n"
+    values = f"\nTotal bytes used: {total + 370} (1.8KiB)\n\nUsed values:\n"
     members = {"buffer-assignment": text.encode(), "buffer-assignment-values": values.encode()}
     dump = xlamem.read(make(members, "after_optimizations"))
     assert dump.platform is None

@@ -92,6 +92,13 @@ def test_an_ambiguous_batch(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found is wanted, dimensions
 
 
+def test_products_of_a_batch_and_the_next_dimensions() -> None:
+    """Of one or two that follow it, of arrays that have it first and more than one element for each sample."""
+    dimensions = [[8, 3, 4, 5], [8, 7, 0, 0], [8, 1, 64, 0], [8, 0, 0, 0], [4, 8, 9, 0], [8, 1 << 30, 2, 0]]
+    a: Any = SimpleNamespace(dimensions=np.array(dimensions))
+    assert LayerActivations.multiples_of(a, 8).tolist() == [24, 56, 96, 8 << 20, 16 << 20]
+
+
 def test_dimensions_of_a_value_without_a_shape() -> None:
     shapes = pa.array(["f32[8,4]", "f32[]", "(f32[2])"])
     a: Any = SimpleNamespace(_shapes=(np.array([-1, 0, 1, 2]), shapes))

@@ -385,6 +385,36 @@ def test_what_pads_an_argument_has_its_name_but_is_no_part_of_it(make: Callable[
 
 
 @pytest.mark.parametrize(
+    ("other", "size", "offset", "is_known"),
+    [
+        ("x", 64, 0, True),  # the buffer into which the slice is written
+        ("x", 16, 128, True),  # an index
+        ("x", 20, 128, False),
+        ("s.1", 64, 128, True),  # of another instruction
+    ],
+)
+@pytest.mark.parametrize("instruction", ["fusion.1", "w_dynamic-update-slice_fusion"])
+def test_a_written_slice_names_a_fusion_without_the_hlo_text(
+    instruction: str, other: str, size: int, offset: int, is_known: bool, make: Callable[..., Path]
+) -> None:
+    """If it is the only other operand with a name. The name of the instruction says that it writes a slice."""
+    reader = instruction if other == "x" else other
+    values = [value(0, "x", size, offset, f"f32[{size // 4}]{{0}}"), value(1, "new", 32, 64, "f32[8]{0}")]
+    values.append(value(2, instruction, 64, 0, "f32[16]{0}"))
+    named = [f'f32[{n}]{{0}} {p}(%y), metadata={{op_name="jit(f)/{p}"}}' for n, p in ((size // 4, "sin"), (8, "tanh"))]
+    records = [
+        record(0, "x", named[0], uses=f"  {reader}, operand 0"),
+        record(1, "new", named[1], uses=f"  {instruction}, operand 1"),
+        record(2, instruction, "f32[16]{0} fusion(%x, %new), kind=kLoop, calls=%f"),
+    ]
+    ranges = ["x{}:0-2", "new{}:1-2", f"{instruction}{{}}:3-4"]
+    dump = xlamem.read(make(attacks.dump(values, size=192, records=records, ranges=ranges)))
+    found = xlamem.buffer(dump, 2).value
+    wanted = ("jit(f)/tanh", "operand") if is_known and instruction != "fusion.1" else (None, "none")
+    assert (found["op_name"], found["origin"]) == wanted
+
+
+@pytest.mark.parametrize(
     ("cache", "wanted"),
     [
         ("parameter(0), metadata={op_name=\"cache['k']\"}", "cache['k']"),
@@ -646,3 +676,14 @@ def test_copies_between_memories(reader: str, color: int, opcode: str, make: Cal
     kinds = {r["instruction"]: r["kind"] for r in xlamem.live_set(xlamem.read(make(members)), 1).to_pylist()}
     is_copy = (reader, color) == ("b", 1) and opcode != "negate"
     assert kinds == {"a": None, "b": "copy between memories" if is_copy else None}
+
+
+def test_a_copy_of_an_activation_is_an_activation(make: Callable[..., Path]) -> None:
+    """Also in another memory."""
+    allocations = f"allocation 0: size 8, preallocated-temp:\n{value(1, 'a')}"
+    allocations += f"allocation 1: size 8, color 1, preallocated-temp:\n{value(2, 'b', color=1)}"
+    name = attacks.op_name("jit(f)/jvp(mlp)/tanh")
+    records = [record(1, "a", name, uses="  b, operand 0"), record(2, "b", "f32[2]{0} copy(%a)")]
+    members = attacks.dump([], allocations=allocations, records=records, ranges=["a{}:0-2", "b{}:1-3"])
+    rows = xlamem.live_set(xlamem.read(make(members)), 1).to_pylist()
+    assert [r["kind"] for r in rows] == ["activation", "activation"]
