@@ -308,6 +308,21 @@ def test_arguments_and_outputs_halve_as_well(platform: str, make: Make) -> None:
     assert (row["lower"], row["upper"]) == (int(0.6 * half) - rescheduled, half + temporary // 2)
 
 
+@pytest.mark.parametrize(
+    ("memory", "room", "counts"), [(0, 12 * KIB, True), (0, 12 * KIB - 4, False), (1, 12 * KIB, False)]
+)
+def test_half_of_a_buffer_may_fit_into_an_output(memory: int, room: int, counts: bool, make: Make) -> None:
+    """If the output is as large as that, and the buffer is in the same memory."""
+    h = Buffer("h", "f32[64,96]", op_name="jit(f)/tanh")
+    if memory:
+        h = h._replace(allocation=f"color {memory}, preallocated-temp:")
+    y = output("y", f"f32[{room // 4}]", more=value(9, "t", KIB, 0, "f32[256]"))
+    others = [y, Buffer("g", "f32[100,1000]", op_name="jit(f)/sin")]
+    x = argument("x", "f32[64,32]", 0)
+    (row,) = advice(program(make, [x, h, *others], "tpu" if memory else "gpu", ranges=["t{}:0-5"]), "batch")
+    assert row["upper"] == int(1.25 * (x.size + h.size) / 2) + (room - KIB) * counts
+
+
 @pytest.mark.parametrize("trips", [2, 64])
 def test_what_is_left_of_a_large_buffer_may_move_to_vmem(trips: int, make: Make) -> None:
     """A rollout of 128 MiB became 64 MiB in VMEM with half the batch. Half of 4 GiB does not fit into VMEM.

@@ -70,6 +70,14 @@ def test_flattened_gradients_of_logits_count(make: Make) -> None:
     assert row["n_buffers"] == 2
 
 
+@pytest.mark.parametrize(("samples", "n"), [(40, 1), (32, 0)])
+def test_as_many_samples_as_features(samples: int, n: int, make: Make) -> None:
+    """Then they may be weights, or the gradient of these. That a product reads the weights need not be known."""
+    logits = LOGITS._replace(shape=f"f32[{samples},4096]")
+    others = [SOFTMAX._replace(name=f"exp.{i}", shape=f"f32[{samples // 4},4,4096]") for i in range(3)]
+    assert len(advice(program(make, [HEAD._replace(uses=""), logits, *others]), "loss")) == n
+
+
 def test_other_arrays_with_as_many_elements_as_logits(make: Make) -> None:
     """They have no dimension of classes."""
     other = Buffer("mul.1", "f32[8,64,64,64]", (3, 6), f"{BACKWARD}/mul")
@@ -297,6 +305,13 @@ def test_as_many_heads_as_features_of_each(make: Make) -> None:
     queries = Buffer("dot.0", "f32[8,128,64,64]", (1, 6), FORWARD, uses="  dot.1, operand 0")
     scores = Buffer("dot.1", "f32[8,64,128,128]", (2, 3), FORWARD)
     assert attention_advice(make, argument("tokens", "s32[8,128]", 0), queries, scores) == []
+
+
+@pytest.mark.parametrize(("features", "n"), [(63, 1), (64, 0)])
+def test_what_is_multiplied_by_as_many_vectors_as_it_has_rows(features: int, n: int, make: Make) -> None:
+    """The results are as large as the matrices."""
+    attended = ATTENDED._replace(shape=f"f32[8,4,64,{features}]")
+    assert len(attention_advice(make, TOKENS, SCORES, WEIGHTS, attended, ATTENTION_GRADIENT)) == n
 
 
 def test_square_matrices_that_no_product_reads(make: Make) -> None:

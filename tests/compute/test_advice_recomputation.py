@@ -38,6 +38,13 @@ def test_a_loop_with_another_number_of_iterations_stacks_nothing(trips: int, n: 
     assert len(advice(dump, "recompute")) == n
 
 
+@pytest.mark.parametrize(("trips", "n"), [(1, 0), (2, 1)])
+def test_a_loop_of_one_iteration_stacks_nothing(trips: int, n: int, make: Make) -> None:
+    kept = loop("while.1{1}", trips, "jit(f)/jvp()/while", live=(3, 7))._replace(shape=f"f32[{trips},64,64]")
+    gradient = Buffer("g", "f32[64]", (7, 8), "jit(f)/transpose(jvp())/mul")
+    assert len(advice(program(make, [kept, gradient]), "recompute")) == n
+
+
 def test_activations_that_are_read_back_in_the_backward_pass(make: Make) -> None:
     """The last reader of an activation is a copy with its name, which is of the forward pass as the activation is.
 
@@ -408,6 +415,25 @@ def test_a_policy_of_a_loop(make: Make) -> None:
     assert row["names"] is None
     # What the loop passes on is in another memory space, and stays there.
     assert row["upper"] >= 4 * 8 * 64 * 64 - 4 * 64 * 64
+
+
+@pytest.mark.parametrize("is_checkpointed", [True, False])
+def test_what_a_loop_passes_on_in_two_memories(is_checkpointed: bool, make: Make) -> None:
+    """With a policy, each of the two arrays is kept. Otherwise, what is passed on in the main memory counts."""
+    body = "jit(f)/transpose(jvp())/while/body/" + "checkpoint/" * is_checkpointed
+    name = "jit(f)/jvp()/while"
+    passed_on = Buffer("while.1{2}", "f32[32,64]", (2, 2), name)
+    buffers = [
+        loop("while.1", 8, name, live=(2, 2)),
+        Buffer("while.1{1}", "f32[8,64,64]", (2, 6), name, uses="  s.5, operand 0"),
+        Buffer("while.1{4}", "f32[8,32,64]", (2, 6), name, uses="  s.5, operand 0"),
+        passed_on, passed_on._replace(name="while.1{3}", allocation="color 1, preallocated-temp:"),
+        Buffer("g", "f32[8]", (5, 6), f"{body}mul"),
+    ]  # fmt: skip
+    a = LayerActivations(WhatIf(program_of(program(make, buffers, "tpu"))))
+    (stacks,) = a.stacks
+    assert (stacks.checkpointed, stacks.recomputed) == (is_checkpointed, False)
+    assert stacks.carry == passed_on.size * (2 if is_checkpointed else 1)
 
 
 @pytest.mark.parametrize(("body", "kinds"), [("", ["recompute", "scan"]), ("checkpoint/", ["offload", "scan"])])

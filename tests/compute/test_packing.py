@@ -7,6 +7,7 @@ from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
+import attacks
 import numpy as np
 import pytest
 from brute import hostile
@@ -88,6 +89,14 @@ def test_real(name: str) -> None:
     for packing in xlamem.repack(dump, 0):
         assert_valid(dump, packing)
         assert packing.is_optimal or packing.memory_space in free
+
+
+def test_a_cell_that_is_not_full_counts() -> None:
+    """The second value begins a cell of 8 bytes, and has 4: both can have the first cell in turn."""
+    values = [attacks.value(1, "a", 8, 0), attacks.value(2, "b", 4, 8, "f32[1]{0}")]
+    members = attacks.dump(values, size=12, ranges=["a{}:0-1", "b{}:2-3"])
+    (packing,) = xlamem.repack(b"".join(members.values()), 0)
+    assert (packing.size, packing.found, packing.lower_bound) == (12, 8, 8)
 
 
 def test_orders_of_blocks() -> None:

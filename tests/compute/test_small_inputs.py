@@ -233,6 +233,25 @@ def test_a_copy_in_a_parameter_has_its_name() -> None:
     assert p.source_columns(np.array([1, 0, -1]))["op_name"].to_pylist() == ["weights", "weights", None]
 
 
+@pytest.mark.parametrize(
+    ("name", "instruction", "is_entry"),
+    [
+        ("q{1}", "parameter(3)", True),
+        ("q{1}", "parameter(1)", False),  # that of the body of a loop
+        ("q{0}", "parameter(3)", False),
+        ("q{1}", "get-tuple-element(3)", False),
+    ],
+)
+def test_the_entry_parameter_of_an_allocation(
+    name: str, instruction: str, is_entry: bool, make: Callable[..., Path]
+) -> None:
+    """Its number and index are those of the allocation."""
+    allocations = "allocation 0: size 8, parameter 3, shape |f32[2]| at ShapeIndex {1}:\n" + value(1, name)
+    records = [record(1, name, f"f32[2]{{0}} {instruction}")]
+    dump = xlamem.read(make(attacks.dump([], allocations=allocations, records=records, ranges=[f"{name}:0-4"])))
+    assert program(dump).entry_parameters.tolist() == [0] * is_entry
+
+
 @pytest.mark.parametrize("size", [16, 512, 513, 9000])
 def test_a_value_ends_with_its_allocation(size: int) -> None:
     p = program(xlamem.read(IN_PLACE.replace(b"SIZE", b"%d" % size)))

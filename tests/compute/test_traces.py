@@ -214,6 +214,18 @@ def test_a_copy_of_an_argument_has_a_clear_name(copied: str, share: float, make:
     assert found.share_without_definer() == share
 
 
+@pytest.mark.parametrize(("opcode", "share"), [("fusion", 1.0), ("custom-call", 0.0)])
+def test_elements_of_a_fusion_may_have_the_name_of_another(
+    opcode: str, share: float, make: Callable[..., Path]
+) -> None:
+    """The HLO text is read for each of them, the first one too."""
+    call = f'(f32[2], f32[2]) {opcode}(%x), metadata={{op_name="jit(f)/mlp/tanh"}}'
+    values = [value(i, f"f{{{i}}}", offset=8 * i) for i in range(2)]
+    records = [record(i, f"f{{{i}}}", call) for i in range(2)]
+    members = attacks.dump(values, size=16, records=records, ranges=["f{0}:0-4", "f{1}:0-4"])
+    assert origins(program_of(xlamem.read(make(members)))).share_without_definer() == share
+
+
 @pytest.mark.parametrize(("opcode", "known"), [("all-reduce", None), ("add-dependency", "jit(f)/first/add")])
 def test_the_second_result_of_a_collective_is_not_the_first_operand(
     opcode: str, known: str | None, make: Callable[..., Path]
