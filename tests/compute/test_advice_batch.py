@@ -380,6 +380,12 @@ def test_a_dimension_of_features_is_no_batch(make: Make) -> None:
     assert advice(dump, "batch") == []
 
 
+def test_what_has_the_batch_first_and_last_depends_on_it(make: Make) -> None:
+    """Such as scores of 64 samples, beside a few bytes that have 64 features."""
+    h, g = Buffer("h", "f32[64,5,64]", op_name="jit(f)/tanh"), Buffer("g", "f32[5,64]", op_name="jit(f)/sin")
+    assert len(advice(program(make, [argument("x", "f32[64,16]", 0), h, g]), "batch")) == 1
+
+
 def test_the_batch_is_not_the_width_of_an_embedding(make: Make) -> None:
     """Most bytes of activations have the 64 features last. A product of the batch and a sequence may be first."""
     dump = program(
@@ -417,6 +423,13 @@ def test_an_argument_in_a_type_without_instructions(
     (row,) = [row for row in advice(dump, "dtype") if row["argument"] == "x"]
     half = 128 * 256 * 4 // 2
     assert (row["confidence"], row["lower"]) == (confidence, -half if confidence == "try" else int(0.4 * half))
+
+
+@pytest.mark.parametrize(("platform", "element_type", "n"), [("cpu", "f32", 0), ("cpu", "f64", 1), ("gpu", "f32", 1)])
+def test_activations_in_a_type_without_instructions(platform: str, element_type: str, n: int, make: Make) -> None:
+    """CPUs compute in f32 instead of bf16."""
+    h = Buffer("h", f"{element_type}[128,16]", op_name="jit(f)/tanh")
+    assert len(advice(program(make, [argument("x", "s32[128]", 0), h], platform), "dtype")) == n
 
 
 @pytest.mark.parametrize("kind", ["kLoop", "kCustom"])

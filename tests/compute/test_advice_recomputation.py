@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import attacks
 import pytest
 from advice_programs import Buffer, Make, Row, advice, argument, loop, output, program
+from attacks import value
 
 import xlamem
 from xlamem.compute.layers import LayerActivations
@@ -245,6 +246,24 @@ def test_what_others_read_of_a_layer_is_kept(frame: int, make: Make) -> None:
     assert len(advice(dump, "recompute")) == (frame == 1)
 
 
+@pytest.mark.parametrize(
+    ("user", "n"),
+    [("layer_{}", 1), ("", 1), ("layer_9", 0), ("head", 0)],  # that of the same layer, or of nothing that is known
+)
+def test_what_another_layer_reads_is_kept(user: str, n: int, make: Make) -> None:
+    """If that is all there is, nothing is saved."""
+    buffers = []
+    for i, layer in enumerate(LAYERS[:3]):
+        name = f"jit(f)/transpose(jvp({user.format(i)}))/mul" if user else ""
+        uses = f"  u.{i}, operand 0"
+        buffers += [
+            Buffer(f"h.{i}", "f32[64,64]", (i, 8 - i), f"{layer}/dot_general", uses=uses),
+            Buffer(f"u.{i}", "f32[8,8]", (8 - i, 9 - i), name),
+            Buffer(f"g.{i}", "f32[8]", (8 - i, 9 - i), f"jit(f)/transpose(jvp(layer_{i}))/sub"),
+        ]
+    assert len(advice(program(make, [*buffers, *products(*LAYERS[:3])], "tpu"), "recompute")) == n
+
+
 def test_results_of_one_instruction_are_no_layers(make: Make) -> None:
     kept = [Buffer(f"call{{{i}}}", "f32[64,64]", (1, 8), "jit(f)/jvp()/dot_general", frame=1) for i in range(4)]
     gradient = Buffer("g", "f32[8,8]", (7, 9), "jit(f)/transpose(jvp())/mul")
@@ -405,7 +424,7 @@ def test_a_policy_of_a_loop(make: Make) -> None:
         [
             loop("while.1", 8, "jit(f)/jvp()/while", live=(2, 2)),
             Buffer("while.1{1}", stack, (2, 6), "jit(f)/jvp()/while", uses="  s.5, operand 0"),
-            Buffer("h", "f32[64,64]", (1, 2), "jit(f)/jvp()/while/body/dot_general"),
+            Buffer("h", "f32[64,64]", (2, 2), "jit(f)/jvp()/while/body/mlp/dot_general"),
             Buffer("g.1", "f32[64,64]", (4, 5), f"{scope}mul"),
             Buffer("g.2", "f32[64,64]", (5, 6), f"{scope}dot_general"),
         ],
@@ -415,6 +434,19 @@ def test_a_policy_of_a_loop(make: Make) -> None:
     assert row["names"] is None
     # What the loop passes on is in another memory space, and stays there.
     assert row["upper"] >= 4 * 8 * 64 * 64 - 4 * 64 * 64
+
+
+def test_names_of_the_products_in_the_body_of_a_loop(make: Make) -> None:
+    """Not of those before the loop, after it, or of the backward pass. It begins with the initial value of a stack."""
+    forward, backward = "jit(f)/jvp()/{}/dot_general", "jit(f)/transpose(jvp())/gradient/dot_general"
+    names = [("embed", 1), ("mlp", 2), ("attention", 3), ("head", 4)]
+    inside = [Buffer(name, "f32[8,8]", (at, at), forward.format(name)) for name, at in names]
+    result = loop("while.1", 8, "jit(f)/jvp()/while", live=(3, 3))
+    stack = Buffer("while.1{1}", "f32[8,64,64]", (3, 6), "jit(f)/jvp()/while", uses="  s.5, operand 0")
+    stack = stack._replace(more=value(90, "initial", stack.size, result.size, stack.shape))
+    gradients = [Buffer(f"g.{at}", "f32[8,8]", (at, at), backward) for at in (3, 5)]
+    (row,) = advice(program(make, [result, stack, *inside, *gradients], ranges=["initial{}:2-3"]), "recompute")
+    assert row["names"] == "attention,mlp"
 
 
 @pytest.mark.parametrize("is_checkpointed", [True, False])

@@ -17,7 +17,7 @@ from render import render
 
 import xlamem
 from xlamem.compute import bills
-from xlamem.compute.packing import Packing, _Arena, _Blocks
+from xlamem.compute.packing import Packing, _Arena, _Blocks, _Search
 from xlamem.compute.program import program
 
 
@@ -105,6 +105,24 @@ def test_orders_of_blocks() -> None:
     blocks: Any = SimpleNamespace(height=height, duration=duration, begin=begin)
     orders = [order.tolist() for order in _Blocks.orders(blocks)]
     assert orders == [[3, 1, 0, 2], [2, 0, 3, 1], [0, 2, 3, 1], [3, 1, 2, 0], [0, 2, 3, 1]]
+
+
+def test_the_search_goes_on_from_the_last_order_that_is_as_good() -> None:
+    """A higher packing is no step, a lower one is."""
+    tops = {0: 5, 1: 5, 2: 6, 3: 4, 4: 5}
+    blocks: Any = SimpleNamespace(height=1, offset=0, items=np.array([0]), block=np.array([0]))
+    blocks.place = lambda order, best_fit: np.array([tops[order[0]] - 1])
+    search = _Search(SimpleNamespace(position=np.array([9]), least=4))  # type: ignore[arg-type]
+    search.__dict__["blocks"] = blocks
+    found = []
+    for n in tops:
+        search._try([n], best_fit=bool(n % 2))  # type: ignore[arg-type]
+        found.append((search.order[0], search.best_fit, search.height, search.position[0], search.is_optimal))
+    assert found == [
+        (0, False, 5, 4, False), (1, True, 5, 4, False), (1, True, 5, 4, False), (3, True, 4, 3, True),
+        (3, True, 4, 3, True),
+    ]  # fmt: skip
+    assert search.attempts == 5
 
 
 def test_slots_of_tuple_tables_are_shared() -> None:

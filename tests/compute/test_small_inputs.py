@@ -269,6 +269,27 @@ def test_a_peak_as_a_data_frame() -> None:
     assert Peak(spaces, plateaus).to_pandas() == "spaces"  # type: ignore[arg-type, comparison-overlap]
 
 
+@pytest.mark.parametrize(
+    ("others", "of_stacks", "extents", "wanted"),
+    [
+        ([0], [0, 0], [10, 30], True),  # the largest stack is taken for what is passed on
+        ([0], [0, 0], [30, 10], True),
+        ([0], [0, 0], [20, 20], False),
+        ([0, 0], [0, 0], [20, 20], True),
+        ([1], [0, 1], [10, 11], True),
+        ([1], [0, 1], [11, 10], False),
+        ([], [0], [10], False),
+    ],
+)
+def test_loops_that_mostly_stack_what_they_pass_on(
+    others: list[int], of_stacks: list[int], extents: list[int], wanted: bool
+) -> None:
+    """One stack for each array that is passed on, of the same dimensions."""
+    codes = np.array([]), np.array(others, np.int64), np.array(of_stacks)
+    a: Any = SimpleNamespace(p=SimpleNamespace(extent=np.array(extents)), _other_results=lambda *_: codes)
+    assert LayerActivations._keeps_what_it_passes_on(a, 0, np.arange(len(extents)), 8) is wanted
+
+
 @pytest.mark.parametrize(("size", "difference"), [((1 << 63) - 10, (1 << 63) - 1), ((1 << 63) - 9, None)])
 def test_differences_of_64_bits(size: int, difference: int | None) -> None:
     """Those of numbers that a damaged dump prints may not fit."""

@@ -141,6 +141,12 @@ def test_an_asynchronous_fusion_has_the_name_of_its_root(make: Callable[..., Pat
     assert name_of_asynchronous(fusion, at_done, True, make) == "jit(f)/three/gather"
 
 
+def test_an_asynchronous_call_with_a_name_of_its_own_keeps_it(make: Callable[..., Path]) -> None:
+    call = 'f32[2] custom-call(%p), custom_call_target="TODO(b/1)", called_computations={%shared}'
+    own, at_done = (f', metadata={{op_name="jit(f)/{name}/gather"}}' for name in ("own", "two"))
+    assert name_of_asynchronous(call + own, at_done, True, make) == "jit(f)/own/gather"
+
+
 def name_of_asynchronous(call: str, at_done: str, with_hlo: bool, make: Callable[..., Path]) -> str | None:
     """Return the name of the result of an instruction that runs asynchronously."""
     text = f"""\
@@ -164,8 +170,10 @@ ENTRY %main (x: f32[2]) -> f32[2] {{
     records = [
         record(1, "a", attacks.op_name("jit(f)/one/dot"), uses="  c, operand 0\n  done, operand 0 {0,0}"),
         record(2, "c", call, "  c\n  start {1}\n  done"),
+        record(3, "other"),  # because of it, the HLO text is read in any case
     ]
-    values, ranges = [value(1, "a"), value(2, "c", offset=8)], ["a{}:0-3", "c{}:1-3"]
+    values = [value(1, "a"), value(2, "c", offset=8), value(3, "other", offset=16)]
+    ranges = ["a{}:0-3", "c{}:1-3", "other{}:1-3"]
     members = attacks.dump(values, records=records, ranges=ranges, hlo=attacks.hlo(text) if with_hlo else "")
     name: str | None = xlamem.buffer(xlamem.read(make(members)), 2).value["op_name"]
     return name
@@ -224,6 +232,55 @@ def test_elements_of_a_fusion_may_have_the_name_of_another(
     records = [record(i, f"f{{{i}}}", call) for i in range(2)]
     members = attacks.dump(values, size=16, records=records, ranges=["f{0}:0-4", "f{1}:0-4"])
     assert origins(program_of(xlamem.read(make(members)))).share_without_definer() == share
+
+
+@pytest.mark.parametrize(("opcode", "name"), [("sort", "jit(f)/copy"), ("copy", "jit(f)/mlp/tanh")])
+def test_what_computes_has_its_own_name_even_if_that_is_of_a_move(
+    opcode: str, name: str, make: Callable[..., Path]
+) -> None:
+    """The name of a move says nothing only if the instruction moves bytes. Then its reader says more."""
+    records = [
+        record(0, "a", f'f32[2]{{0}} {opcode}(%x), metadata={{op_name="jit(f)/copy"}}', uses="  b, operand 0"),
+        record(1, "b", attacks.op_name("jit(f)/mlp/tanh")),
+    ]
+    values = [value(i, "ab"[i], offset=8 * i) for i in range(2)]
+    dump = xlamem.read(make(attacks.dump(values, size=16, records=records, ranges=["a{}:0-2", "b{}:1-3"])))
+    assert xlamem.buffer(dump, 0).value["op_name"] == name
+
+
+@pytest.mark.parametrize("with_hlo", [True, False])
+def test_what_only_the_hlo_text_shows_to_be_written_slice_by_slice(
+    with_hlo: bool, make: Callable[..., Path]
+) -> None:
+    """Neither the name of the fusion nor its op_name does."""
+    shape = "(f32[6,8], s32[])"
+    loop = f'{shape} while(%a), condition=%c, body=%body, backend_config={{"known_trip_count":{{"n":"6"}}}}'
+    fused = """%inner (x: f32[6,8], u: f32[1,8], i: s32[]) -> f32[6,8] {
+  %x = f32[6,8] parameter(0)
+  %u = f32[1,8] parameter(1)
+  %i = s32[] parameter(2)
+  ROOT %d = f32[6,8] dynamic-update-slice(%x, %u, %i, %i)
+}
+"""
+    body = f"""%body (t: {shape}) -> {shape} {{
+  %t = {shape} parameter(0)
+  %c = f32[6,8] get-tuple-element(%t), index=0
+  %step = s32[] get-tuple-element(%t), index=1
+  %slice = f32[1,8] broadcast(%step)
+  %fusion.3 = f32[6,8] fusion(%c, %slice, %step), kind=kLoop, calls=%inner
+  ROOT %r = {shape} tuple(%fusion.3, %step)
+}}
+"""
+    entry = f"ENTRY %main () -> f32[6,8] {{\n  ROOT %w = {loop}\n}}\n"
+    fusion = "f32[6,8]{1,0} fusion(%c, %slice, %step), kind=kLoop, calls=%inner"
+    members = attacks.dump(
+        [value(1, "w{0}", 192, 0, "f32[6,8]{1,0}"), value(2, "fusion.3", 192, 0, "f32[6,8]{1,0}")],
+        records=[record(1, "w{0}", loop, positions="  w {0}"), record(2, "fusion.3", fusion)],
+        ranges=["w{0}:0-3", "fusion.3{}:1-2"],
+        **({"hlo": attacks.hlo(fused, body, entry)} if with_hlo else {}),
+    )
+    rows = xlamem.live_set(xlamem.read(make(members)), 2).to_pylist()
+    assert {r["iterations"] for r in rows} == {6 if with_hlo else None}
 
 
 @pytest.mark.parametrize(("opcode", "known"), [("all-reduce", None), ("add-dependency", "jit(f)/first/add")])
