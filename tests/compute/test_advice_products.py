@@ -120,6 +120,14 @@ def test_a_large_product_after_the_logits(make: Make) -> None:
     assert loss_advice(make, LOGITS, SOFTMAX, head._replace(shape="f32[8,64,128]")) == []
 
 
+@pytest.mark.parametrize(("start", "n"), [(1, 1), (3, 0), (5, 0)])
+def test_what_the_forward_pass_computes_between_the_logits_and_the_loss(start: int, n: int, make: Make) -> None:
+    """Logits are the last large arrays, from the first one of their dimensions on."""
+    loss = Buffer("log.1", LOGITS.shape, (4, 6), "jit(f)/jvp()/log")
+    other = Buffer("tanh.1", "f32[8,64,2048]", (start, 6), "jit(f)/jvp()/tanh")
+    assert len(loss_advice(make, LOGITS, loss, other, SOFTMAX._replace(live=(6, 7)))) == n
+
+
 @pytest.mark.parametrize(("trips", "n"), [(8, 0), (5, 1)])
 def test_what_a_loop_stacks_is_no_logits(trips: int, n: int, make: Make) -> None:
     """Its first dimension is the number of iterations, which are no samples."""

@@ -577,7 +577,7 @@ def test_slices_of_a_stack_are_not_needed_either(make: Make) -> None:
         ],
     )
     (row,) = advice(dump, "recompute")
-    assert row["upper"] >= (8 + 2) * 64 * 64 * 4 - 8 * 64 * 64 * 4 // 2
+    assert row["upper"] >= (8 + 2) * 64 * 64 * 4  # hardly anything is passed on
 
 
 @pytest.mark.parametrize(("n", "rows"), [(8, 0), (1 << 16, 1)])

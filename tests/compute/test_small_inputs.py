@@ -29,7 +29,7 @@ from xlamem.compute.grouping import key_column
 from xlamem.compute.hlo_trace import HloTrace
 from xlamem.compute.interventions import _small_cells
 from xlamem.compute.layers import LayerActivations
-from xlamem.compute.layout import can_be_added, schedule_lengths
+from xlamem.compute.layout import can_be_added, module_lengths, schedule_lengths
 from xlamem.compute.packing import _Arena
 from xlamem.compute.peaks import Peak
 from xlamem.compute.program import distinct_rows, program
@@ -171,6 +171,13 @@ def test_how_long_a_schedule_is() -> None:
         is_possible = 0 <= printed <= scheduled + ranges or scheduled < 0
         wanted = printed if is_possible else scheduled
         assert found == wanted, (printed, scheduled, ranges, found)
+
+
+def test_lengths_of_modules() -> None:
+    """Without live ranges, none is known."""
+    columns = {"schedule_length": [4, 4, 90, None], "n_schedule": [5, 5, 5, 5], "n_live_ranges": [3, 0, 3, 3]}
+    modules = pa.table({name: pa.array(numbers, pa.int64()) for name, numbers in columns.items()})
+    assert module_lengths(modules).tolist() == [4, -1, 5, 5]
 
 
 def test_a_trace_that_is_lost_ends_at_the_whole_fusion() -> None:

@@ -222,6 +222,46 @@ def test_a_copy_of_an_argument_has_a_clear_name(copied: str, share: float, make:
     assert found.share_without_definer() == share
 
 
+def test_an_element_is_not_named_by_the_instruction_that_gets_it(make: Callable[..., Path]) -> None:
+    """Which has the name of any element, or of a user, but by what computes it in the fusion."""
+    text = """\
+%fused (q: f32[2]) -> (f32[2], f32[2]) {
+  %q = f32[2] parameter(0)
+  %n = f32[2] negate(%q), metadata={op_name="jit(f)/one/neg"}
+  %s = f32[2] sine(%q), metadata={op_name="jit(f)/two/sin"}
+  ROOT %t = (f32[2], f32[2]) tuple(%n, %s)
+}
+
+ENTRY %main (x: f32[2]) -> f32[2] {
+  %x = f32[2] parameter(0)
+  %f = (f32[2], f32[2]) fusion(%x), kind=kLoop, calls=%fused, metadata={op_name="jit(f)/one/neg"}
+  %g = f32[2] get-tuple-element(%f), index=1, metadata={op_name="jit(f)/user/add"}
+  ROOT %c = f32[2] copy(%g)
+}
+"""
+    members = attacks.dump(
+        [value(1, "c")], records=[record(1, "c", "f32[2]{0} copy(%g)")], ranges=["c{}:1-3"], hlo=attacks.hlo(text)
+    )
+    assert xlamem.buffer(xlamem.read(make(members)), 1).value["op_name"] == "jit(f)/two/sin"
+
+
+@pytest.mark.parametrize("order", ["bac", "abc", "cab"])
+def test_a_copy_of_what_is_named_after_its_user(order: str, make: Callable[..., Path]) -> None:
+    """Whichever instruction is the first of the dump."""
+    records = {
+        "a": ("f32[2]{0} add(%x, %y)", "  b, operand 0\n  c, operand 0"),
+        "b": (attacks.op_name("jit(f)/mlp/tanh"), ""),
+        "c": ("f32[2]{0} copy(%a)", ""),
+    }
+    values = [value(i, name, offset=8 * i) for i, name in enumerate(order)]
+    used = [record(i, name, records[name][0], uses=records[name][1]) for i, name in enumerate(order)]
+    dump = xlamem.read(make(attacks.dump(values, size=24, records=used, ranges=["a{}:0-2", "b{}:1-3", "c{}:1-3"])))
+    found = {name: xlamem.buffer(dump, i).value for i, name in enumerate(order)}
+    assert {name: (f["op_name"], f["origin"]) for name, f in found.items()} == {
+        "a": ("jit(f)/mlp/tanh", "user"), "b": ("jit(f)/mlp/tanh", "own"), "c": ("jit(f)/mlp/tanh", "user"),
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(("opcode", "share"), [("fusion", 1.0), ("custom-call", 0.0)])
 def test_elements_of_a_fusion_may_have_the_name_of_another(
     opcode: str, share: float, make: Callable[..., Path]
