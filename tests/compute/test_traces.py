@@ -245,6 +245,24 @@ ENTRY %main (x: f32[2]) -> f32[2] {
     assert xlamem.buffer(xlamem.read(make(members)), 1).value["op_name"] == "jit(f)/two/sin"
 
 
+@pytest.mark.parametrize(
+    ("opcode", "is_named"),
+    [("add", True), ("fusion", True), ("custom-call", False), ("tuple", False), ("call", False), ("while", False)],
+)
+def test_a_buffer_two_steps_before_a_name(opcode: str, is_named: bool, make: Callable[..., Path]) -> None:
+    """Operands of a call, for example, may have nothing to do with what reads its result."""
+    records = [
+        record(0, "a", "f32[2]{0} add(%x, %y)", uses="  b, operand 0"),
+        record(1, "b", f"f32[2]{{0}} {opcode}(%a)", uses="  c, operand 0"),
+        record(2, "c", attacks.op_name("jit(f)/mlp/tanh")),
+    ]
+    values = [value(i, name, offset=8 * i) for i, name in enumerate("abc")]
+    dump = xlamem.read(make(attacks.dump(values, size=24, records=records, ranges=[f"{n}{{}}:0-3" for n in "abc"])))
+    found = [xlamem.buffer(dump, i).value for i in (0, 1)]
+    of_a = ("jit(f)/mlp/tanh", "user") if is_named else (None, "none")
+    assert [(f["op_name"], f["origin"]) for f in found] == [of_a, ("jit(f)/mlp/tanh", "user")]
+
+
 @pytest.mark.parametrize("order", ["bac", "abc", "cab"])
 def test_a_copy_of_what_is_named_after_its_user(order: str, make: Callable[..., Path]) -> None:
     """Whichever instruction is the first of the dump."""
