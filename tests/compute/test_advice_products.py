@@ -105,6 +105,13 @@ def test_what_many_products_compute_is_no_logits(make: Make) -> None:
     assert loss_advice(make, others[0], LOGITS, SOFTMAX, hidden._replace(live=(3, 4))) == []
 
 
+@pytest.mark.parametrize(("name", "n"), [("jit(f)/jvp()/dot_general", 0), ("jit(f)/optimizer/dot_general", 1)])
+def test_logits_that_a_product_outside_of_the_model_reads(name: str, n: int, make: Make) -> None:
+    """In a training step, only the products of the forward pass belong to the model."""
+    read = LOGITS._replace(uses="  exp.1, operand 0\n  dot.3, operand 0")
+    assert len(loss_advice(make, read, SOFTMAX, Buffer("dot.3", "f32[8,8]", (4, 5), name))) == n
+
+
 @pytest.mark.parametrize(
     ("clones", "n"), [(("remat", "remat5.1"), 1), (("remat2", "rematch"), 1), (("rematch", "rematch2"), 0)]
 )
@@ -418,6 +425,14 @@ def test_states_of_chunks_of_linear_attention(make: Make) -> None:
     result = ATTENDED._replace(shape="f32[8,4,16,64]")
     assert attention_advice(make, argument("x", "f32[8,256,256]", 0), queries, state, result) == []
     assert len(attention_advice(make, argument("x", "f32[8,64,256]", 0), queries, state, result)) == 1
+
+
+def test_states_of_one_head_are_no_attention(make: Make) -> None:
+    """They are (samples, features, features): their second dimension is no number of positions."""
+    state = SCORES._replace(shape="f32[8,64,64]", uses="  dot.2, operand 1", live=(1, 7))
+    result = ATTENDED._replace(shape="f32[8,16,64]")
+    assert attention_advice(make, argument("x", "f32[8,256,256]", 0), state, result) == []
+    assert len(attention_advice(make, argument("x", "f32[8,64,256]", 0), state, result)) == 1
 
 
 def test_attention_in_many_windows(make: Make) -> None:

@@ -449,6 +449,18 @@ def test_names_of_the_products_in_the_body_of_a_loop(make: Make) -> None:
     assert row["names"] == "attention,mlp"
 
 
+@pytest.mark.parametrize(("n", "carry"), [(64, 4 * 64), (63, 4 * 64 * 64)])
+def test_much_smaller_elements_of_stacks_are_not_passed_on(n: int, carry: int, make: Make) -> None:
+    """Where nothing is known to be passed on, it is taken for as large as the smallest element of the others."""
+    name = "jit(f)/jvp()/while"
+    stacks = [f"f32[8,{shape}]" for shape in ("64,64", f"{n}")]
+    buffers = [Buffer(f"while.1{{{i}}}", s, (2, 6), name, uses="  s.5, operand 0") for i, s in enumerate(stacks, 1)]
+    gradient = Buffer("g", "f32[8]", (5, 6), "jit(f)/transpose(jvp())/while/body/mul")
+    dump = program(make, [loop("while.1", 8, name, live=(2, 2)), *buffers, gradient])
+    (found,) = LayerActivations(WhatIf(program_of(dump))).stacks
+    assert found.carry == carry
+
+
 @pytest.mark.parametrize("is_checkpointed", [True, False])
 def test_what_a_loop_passes_on_in_two_memories(is_checkpointed: bool, make: Make) -> None:
     """With a policy, each of the two arrays is kept. Otherwise, what is passed on in the main memory counts."""
