@@ -255,6 +255,14 @@ def test_activations_in_vmem(dimensions: str, make: Make) -> None:
     assert all(r["lower"] <= x.size <= r["upper"] for r in rows)
 
 
+@pytest.mark.parametrize("dimensions", ["8,512", "512,8"])
+def test_activations_in_the_memory_of_an_output(dimensions: str, make: Make) -> None:
+    """There may be no others that show that the program computes something of 8 samples."""
+    y = output("y", "f32[5000]", more=value(9, "t", 16 * KIB, 0, f"f32[{dimensions}]"))
+    rows = advice(program(make, [argument("x", "f32[8,4096]", 0), y], "gpu", ranges=["t{}:2-5"]), "batch")
+    assert len(rows) == dimensions.startswith("8")
+
+
 @pytest.mark.parametrize(("width", "confidence"), [(8, "try"), (64, "likely")])
 def test_a_small_batch_of_a_tpu_program(width: int, confidence: str, make: Make) -> None:
     """Half the batch of a recommender cost 88 MiB of 2.6 GiB, because its tables were updated in another order."""

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 from advice_programs import Buffer, Make, Row, advice, argument, loop, program
 
-from xlamem.compute.what_if import MAX_GROUPS, largest_groups
+from xlamem.compute.attention import attention_by_parts
+from xlamem.compute.layers import LayerActivations
+from xlamem.compute.program import program as program_of
+from xlamem.compute.what_if import MAX_GROUPS, WhatIf, largest_groups
 
 # -- the loss in chunks --------------------------------------------------------------------------
 
@@ -266,6 +269,14 @@ def test_attention_sample_by_sample(make: Make) -> None:
     lost = MATRIX + ATTENDED.size
     assert row["upper"] == min(int(1.25 * (2 * MATRIX - ATTENDED.size)) + lost, 2 * MATRIX + lost)
     assert (row["n_buffers"], row["shape"], row["confidence"]) == (2, "f32[8,4,64,64]", "likely")
+
+
+def test_matrices_of_one_part_are_in_memory(make: Make) -> None:
+    """Four of an eighth each, at the peak and elsewhere."""
+    (found,) = attention_by_parts(LayerActivations(WhatIf(program_of(program(make, ATTENTION)))))
+    at_steps = [0, 1, 2, 1, 1, 1, 2, 2, 0, 0, 0]  # whole matrices, which are not needed
+    assert found.change.fixed == 0
+    assert found.change.levels.tolist() == [MATRIX // 2 - n * MATRIX for n in at_steps]
 
 
 def test_attention_of_which_a_policy_saves_the_scores(make: Make) -> None:

@@ -690,6 +690,17 @@ def test_no_curve_has_too_many_steps(
     assert xlamem.peak(xlamem.read(make(members)))._repr_html_().count("<svg") == n_curves
 
 
+@pytest.mark.parametrize(("sizes", "n"), [([4000, 4], 2), ([4000, 3], 1), ([1], 1), ([1, 1], 2), ([0], 0)])
+def test_which_spaces_have_a_curve(sizes: list[int], n: int, make: Callable[..., Path]) -> None:
+    """Those with at least a thousandth of the largest peak."""
+    allocations = "".join(
+        f"allocation {i}: size {size}, color {i}, maybe-live-out:\n{value(i, f'a.{i}', size, 0, 'u8[1]', i)}"
+        for i, size in enumerate(sizes)
+    )
+    members = attacks.dump([], allocations=allocations, ranges=[f"a.{i}{{}}:0-4" for i in range(len(sizes))])
+    assert xlamem.peak(xlamem.read(make(members)))._repr_html_().count("<svg") == n
+
+
 @pytest.mark.parametrize(
     ("opcode", "kinds"),
     [

@@ -292,6 +292,19 @@ def test_elements_of_a_fusion_may_have_the_name_of_another(
     assert origins(program_of(xlamem.read(make(members)))).share_without_definer() == share
 
 
+@pytest.mark.parametrize(("name", "wanted"), [("x", "jit(f)/mlp/tanh"), ("y", "y")])
+def test_a_copy_with_the_name_of_a_parameter(name: str, wanted: str, make: Callable[..., Path]) -> None:
+    """XLA gives it to copies of other buffers as well, so what is copied says more."""
+    parameter = 'f32[2]{0} parameter(0), metadata={op_name="x"}'
+    copy = f'f32[2]{{0}} copy(%a), metadata={{op_name="{name}"}}'
+    records = [record(0, "p", parameter), record(1, "a", attacks.op_name("jit(f)/mlp/tanh"), uses="  c, operand 0")]
+    records.append(record(2, "c", copy))
+    allocations = f"allocation 0: size 8, parameter 0, shape |f32[2]| at ShapeIndex {{}}:\n{value(0, 'p')}"
+    allocations += f"allocation 1: size 16, preallocated-temp:\n{value(1, 'a')}{value(2, 'c', offset=8)}"
+    members = attacks.dump([], allocations=allocations, records=records, ranges=["p{}:0-4", "a{}:1-3", "c{}:2-4"])
+    assert xlamem.buffer(xlamem.read(make(members)), 2).value["op_name"] == wanted
+
+
 @pytest.mark.parametrize(("opcode", "name"), [("sort", "jit(f)/copy"), ("copy", "jit(f)/mlp/tanh")])
 def test_what_computes_has_its_own_name_even_if_that_is_of_a_move(
     opcode: str, name: str, make: Callable[..., Path]
