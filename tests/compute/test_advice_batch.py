@@ -14,12 +14,13 @@ from xlamem.compute.what_if import WhatIf
 # -- batch ---------------------------------------------------------------------------------------
 
 
-def test_the_number_of_layers_is_no_batch(make: Make) -> None:
-    """A decoder scans over 12 layers of weights and of a cache; the batch is 8."""
+@pytest.mark.parametrize("weights", ["f32[12,64,16]", "f32[12,8,64,64]"])
+def test_the_number_of_layers_is_no_batch(weights: str, make: Make) -> None:
+    """A decoder scans over 12 layers of weights and of a cache; the batch is 8. Weights may have as many heads."""
     dump = program(
         make,
         [
-            argument("params['w']", "f32[12,64,16]", 0),
+            argument("params['w']", weights, 0),
             argument("tok", "f32[8]", 1),
             argument("cache", "f32[12,8,32,16]", 2),
             output("out", "f32[12,8,32,16]"),
@@ -32,6 +33,15 @@ def test_the_number_of_layers_is_no_batch(make: Make) -> None:
     assert (row["argument"], row["action"]) == ("tok", "Halve the batch of `tok` (8 to 4).")
     half = (3 * 12 * 8 * 32 * 16 + 8 * 512) * 4 // 2
     assert half // 2 < row["lower"] <= half <= row["upper"]
+
+
+@pytest.mark.parametrize(("shape", "halves"), [("f32[12,8,512]", True), ("f32[11,8,512]", False)])
+def test_an_output_that_a_loop_stacks_halves_as_well(shape: str, halves: bool, make: Make) -> None:
+    """It has the number of iterations first, and then the batch."""
+    x, ys = argument("x", "f32[8,64]", 0), output("ys", shape)
+    h = Buffer("h", "f32[8,512]", op_name="jit(f)/while/body/tanh")
+    (row,) = advice(program(make, [x, ys, loop("while.1", 12), h]), "batch")
+    assert row["lower"] == int(0.6 * (x.size + h.size + ys.size * halves) / 2)
 
 
 def test_a_batch_after_the_number_of_micro_batches(make: Make) -> None:

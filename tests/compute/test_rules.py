@@ -22,7 +22,7 @@ from xlamem import compute, schema
 from xlamem.compute import bill_wording, wording
 from xlamem.compute.advice import Plan, _chosen, _limited, _ranked
 from xlamem.compute.aliasing import PARTITIONED, _forms, _pair, _ranks
-from xlamem.compute.buffer_names import _contents
+from xlamem.compute.buffer_names import _contents, _contents_of
 from xlamem.compute.callers import callers_outside, lines_of_model
 from xlamem.compute.capacity import Fits, _doubt, _doubtful_header
 from xlamem.compute.columns import is_in, match_dictionaries, take, texts_of
@@ -115,6 +115,15 @@ def test_contents_by_phase() -> None:
     }  # fmt: skip
     stacked = [compute.buffer_names.KINDS[k] if k >= 0 else None for k in _contents(phases, np.full(5, 1)).tolist()]
     assert stacked == ["residual of a scan", "gradient", "residual of a scan", None, None]
+
+
+def test_contents_of_copies_of_arguments() -> None:
+    """They have none, unless a loop stacks them."""
+    p: Any = SimpleNamespace(once=lambda *_: SimpleNamespace(argument=np.array([0, 3, -1, -1])))
+    forward = np.full(4, PHASES.index("forward"))
+    kinds = _contents_of(p, np.arange(4), forward, np.array([-1, 6, -1, 6])).tolist()
+    found = [compute.buffer_names.KINDS[k] if k >= 0 else None for k in kinds]
+    assert found == [None, "residual of a scan", "activation", "residual of a scan"]
 
 
 # -- peaks
