@@ -297,6 +297,19 @@ def test_elements_that_nothing_reads() -> None:
     assert [(r["instruction"], r["shape_index"], r["upper"]) for r in rows] == [("pair", "{1}", 8192)]
 
 
+@pytest.mark.parametrize(("size", "n"), [(8192, 1), (8191, 0)])
+def test_a_hundredth_of_what_must_fit_is_worth_a_row(size: int, n: int) -> None:
+    arena = 819200 - 8
+    values = [
+        f" value: <1 pair{{0}} @0> (size={arena - size},offset=0): u8[{arena - size}]{{0}}",
+        f" value: <2 pair{{1}} @0> (size={size},offset={arena - size}): u8[{size}]{{0}}",
+    ]
+    uses = ["<1 pair{0} @0>", " positions:", "  pair {0}", " uses:", "  first, operand 0", " from instruction:%pair"]
+    dump = xlamem.read(text_of(values, ["    pair{0}:0-1", "    pair{1}:0-1"], uses, arena))
+    assert compute.device_total(dump) == 819200
+    assert len([r for r in xlamem.advise(dump).to_pylist() if r["kind"] == "tuple"]) == n
+
+
 @pytest.mark.parametrize("uses", [[], ["<9 out @0>", " positions:", "  out", " uses:", "  first, operand 0"]])
 @pytest.mark.parametrize("index", ["{1}", "{}"])
 def test_what_nothing_is_known_to_read(uses: list[str], index: str) -> None:

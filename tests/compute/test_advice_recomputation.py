@@ -232,9 +232,9 @@ def test_arrays_like_an_updated_argument_are_no_layers(shape: str, n: int, make:
     assert len(advice(dump, "recompute")) == n
 
 
-@pytest.mark.parametrize("frame", [1, 3])
+@pytest.mark.parametrize("frame", [0, 1, 3])
 def test_what_others_read_of_a_layer_is_kept(frame: int, make: Make) -> None:
-    """If that is all there is, nothing is saved."""
+    """If that is all there is, nothing is saved. Readers without a frame are not known to be of another function."""
     kept = [
         Buffer(f"h.{i}", "f32[64,64]", (i, 8 - i), "jit(f)/jvp()/dot_general", uses=f"  u.{i}, operand 0", frame=1)
         for i in range(3)
@@ -243,7 +243,7 @@ def test_what_others_read_of_a_layer_is_kept(frame: int, make: Make) -> None:
     users = [Buffer(f"u.{i}", "f32[8,8]", (8 - i, 9 - i), name, frame=frame) for i in range(3)]
     more = products("jit(f)/jvp()", frames=(1, 2))
     dump = program(make, [*kept, *users, *more], "tpu", hlo=stack_frames([STEP, *BLOCK], [STEP, LOSS]))
-    assert len(advice(dump, "recompute")) == (frame == 1)
+    assert len(advice(dump, "recompute")) == (frame != 3)
 
 
 @pytest.mark.parametrize(
@@ -370,6 +370,13 @@ def test_what_is_computed_once_is_no_layer(make: Make) -> None:
     kept = [Buffer(f"h.{i}", "f32[64,64]", (i, 8 - i), "jit(f)/jvp()/convert_element_type", frame=1) for i in range(3)]
     gradient = Buffer("g", "f32[8,8]", (6, 9), "jit(f)/transpose(jvp())/mul")
     assert advice(program(make, [*weights, *updated, *kept, gradient], "tpu", hlo=frames), "recompute") == []
+
+
+def test_what_one_layer_alone_keeps_is_none_of_the_layers(make: Make) -> None:
+    """Although it is computed in the same function."""
+    frames = stack_frames([STEP, LOSS, ("block", 3)], [STEP, LOSS, ("block", 4)])
+    (row,) = step_of_layers(make, [[1, 2], [1], [1]], hlo=frames)
+    assert (row["function"], row["n_buffers"]) == ("block", 3)
 
 
 @pytest.mark.parametrize(
