@@ -637,21 +637,26 @@ def test_initial_values_that_a_trace_ends_at_name_nothing(make: Callable[..., Pa
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
-    [("wrapped_copy", "jit(f)/y/transpose"), ("wrapped_slice.12", "jit(f)/y/transpose"), ("wrapped_add", None)],
+    ("name", "metadata", "wanted"),
+    [
+        ("wrapped_copy", "", ("jit(f)/y/transpose", "operand")),
+        ("wrapped_slice.12", "", ("jit(f)/y/transpose", "operand")),
+        ("wrapped_add", "", (None, "none")),
+        ("wrapped_copy", ', metadata={op_name="jit(f)/while"}', ("jit(f)/while", "none")),  # not added by XLA
+    ],
 )
 def test_fusions_of_one_move_have_the_name_of_their_operand(
-    name: str, wanted: str | None, make: Callable[..., Path]
+    name: str, metadata: str, wanted: tuple[str | None, str], make: Callable[..., Path]
 ) -> None:
     moved = 'f32[16] fusion(%p), kind=kLoop, calls=%c.1, metadata={op_name="jit(f)/y/transpose"}'
     records = [
         record(1, "a", moved, uses=f"  {name}, operand 0"),
-        record(2, name, "f32[16] fusion(%a), kind=kLoop, calls=%c.2"),
+        record(2, name, f"f32[16] fusion(%a), kind=kLoop, calls=%c.2{metadata}"),
     ]
     values = [value(1, "a", 64, 0, "f32[16]"), value(2, name, 64, 64, "f32[16]")]
     members = attacks.dump(values, records=records, ranges=["a{}:0-2", f"{name}{{}}:2-3"])
     found = xlamem.buffer(xlamem.read(make(members)), 2).value
-    assert (found["op_name"], found["origin"]) == (wanted, "operand" if wanted else "none")
+    assert (found["op_name"], found["origin"]) == wanted
 
 
 @pytest.mark.parametrize("with_hlo", [False, True])
@@ -827,3 +832,99 @@ def test_a_copy_of_an_activation_is_an_activation(make: Callable[..., Path]) -> 
     members = attacks.dump([], allocations=allocations, records=records, ranges=["a{}:0-2", "b{}:1-3"])
     rows = xlamem.live_set(xlamem.read(make(members)), 1).to_pylist()
     assert [r["kind"] for r in rows] == ["activation", "activation"]
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(5, False), (6, True)])
+def test_the_hlo_text_is_read_for_more_than_a_twentieth_of_the_bytes(
+    size: int, is_read: bool, make: Callable[..., Path]
+) -> None:
+    text = """\
+%fused (q: f32[2]) -> f32[2] {
+  %q = f32[2] parameter(0)
+  ROOT %n = f32[2] negate(%q), metadata={op_name="jit(f)/one/neg"}
+}
+
+ENTRY %main (x: f32[2]) -> f32[2] {
+  %x = f32[2] parameter(0)
+  ROOT %f = f32[2] fusion(%x), kind=kLoop, calls=%fused
+}
+"""
+    values = [value(1, "a", 100 - size, 0), value(2, "f", size, 100)]
+    records = [record(1, "a", attacks.op_name("jit(f)/mlp/tanh")), record(2, "f", "f32[2]{0} fusion(%x), kind=kLoop")]
+    members = attacks.dump(values, size=108, records=records, ranges=["a{}:0-3", "f{}:0-3"], hlo=attacks.hlo(text))
+    found = xlamem.buffer(xlamem.read(make(members)), 2).value
+    assert (found["op_name"], found["origin"]) == (("jit(f)/one/neg", "hlo") if is_read else (None, "none"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "share"),
+    [("maybe-live-out", 0.25), ("parameter 0, shape |f32[2]| at ShapeIndex {}, maybe-live-out", 0.25),
+     ("constant", 0.0)],
+)  # fmt: skip
+def test_names_of_outputs_and_of_donated_arguments_matter(kind: str, share: float, make: Callable[..., Path]) -> None:
+    """Not only those of temporaries, whether the HLO text is read."""
+    allocations = f"allocation 0: size 24, preallocated-temp:\n{value(1, 'a', 24, 0, 'f32[6]')}"
+    allocations += f"allocation 1: size 8, {kind}:\n{value(2, 'b')}"
+    records = [record(1, "a", attacks.op_name("jit(f)/mlp/tanh")), record(2, "b")]
+    members = attacks.dump([], allocations=allocations, records=records, ranges=["a{}:0-3", "b{}:2-4"])
+    assert origins(program_of(xlamem.read(make(members)))).share_without_definer() == share
+
+
+@pytest.mark.parametrize("operand", [0, 1, 2])
+def test_a_buffer_into_which_a_slice_is_written_has_the_name_of_the_slice(
+    operand: int, make: Callable[..., Path]
+) -> None:
+    """Which is the second operand of the instruction; the others are the buffer before, and an index.
+
+    None of them is what the next instruction copies.
+    """
+    records = [
+        record(0, "x", attacks.op_name("jit(f)/mlp/tanh"), uses=f"  d, operand {operand}"),
+        record(1, "d", "f32[2]{0} dynamic-update-slice(%a, %b, %c)"),
+        record(2, "next", "f32[2]{0} copy(%d)"),
+    ]
+    values = [value(0, "x", 8, 0), value(1, "d", 8, 8), value(2, "next", 8, 16)]
+    ranges = ["x{}:0-2", "d{}:1-3", "next{}:2-3"]
+    dump = xlamem.read(make(attacks.dump(values, size=24, records=records, ranges=ranges)))
+    assert xlamem.buffer(dump, 2).value["op_name"] is None
+    found = xlamem.buffer(dump, 1).value
+    assert (found["op_name"], found["origin"]) == (("jit(f)/mlp/tanh", "operand") if operand == 1 else (None, "none"))
+
+
+@pytest.mark.parametrize(("n", "is_named"), [(10, True), (40, False)])
+def test_a_chain_of_readers_before_a_name(n: int, is_named: bool, make: Callable[..., Path]) -> None:
+    """What is read so many steps before says little."""
+    names = [f"a.{i}" for i in range(n)]
+    records = [
+        record(i, name, "f32[2]{0} add(%x, %y)", uses=f"  {after}, operand 0")
+        for i, (name, after) in enumerate(zip(names, [*names[1:], "end"], strict=True))
+    ]
+    records.append(record(n, "end", attacks.op_name("jit(f)/mlp/tanh")))
+    values = [value(i, name, offset=8 * i) for i, name in enumerate([*names, "end"])]
+    members = attacks.dump(values, records=records, ranges=[f"{name}{{}}:0-3" for name in [*names, "end"]])
+    dump = xlamem.read(make(members))
+    assert xlamem.buffer(dump, 0).value["op_name"] == ("jit(f)/mlp/tanh" if is_named else None)
+    assert xlamem.buffer(dump, n - 2).value["op_name"] == "jit(f)/mlp/tanh"
+
+
+def test_a_reserved_buffer_without_a_name_has_none(make: Callable[..., Path]) -> None:
+    call = 'f32[2]{0} custom-call(), custom_call_target="AllocateBuffer"'
+    dump = xlamem.read(make(attacks.dump([value(1, "a")], size=8, records=[record(1, "a", call)], ranges=["a{}:0-3"])))
+    found = xlamem.buffer(dump, 1).value
+    assert (found["op_name"], found["origin"]) == (None, "none")
+
+
+@pytest.mark.parametrize(("opcode", "is_named"), [("while", True), ("sort", False)])
+def test_the_initial_value_of_a_loop_after_a_buffer_of_its_slot(
+    opcode: str, is_named: bool, make: Callable[..., Path]
+) -> None:
+    """The loop writes its result in place; what another instruction reads has nothing to do with what follows."""
+    records = [
+        record(1, "initial", "f32[16] custom-call()", uses="  w, operand 0"),
+        record(2, "x", 'f32[16] tanh(%p), metadata={op_name="jit(f)/mlp/tanh"}'),
+        record(3, "w", f"s32[] {opcode}(%initial)"),
+    ]
+    values = [value(1, "initial", 64, 0, "f32[16]"), value(2, "x", 64, 0, "f32[16]"), value(3, "w", 4, 64, "s32[]")]
+    members = attacks.dump(values, size=68, records=records, ranges=["initial{}:0-2", "x{}:2-3", "w{}:1-3"])
+    found = xlamem.buffer(xlamem.read(make(members)), 1).value
+    assert (found["op_name"], found["origin"]) == (("jit(f)/mlp/tanh", "slot") if is_named else (None, "none"))
