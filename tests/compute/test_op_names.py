@@ -9,7 +9,16 @@ import pytest
 
 from xlamem import compute
 from xlamem.compute import activations, interventions
-from xlamem.compute.op_names import ends_in_move, is_control_flow, is_move, layers, phases, plain_names, shortened_paths
+from xlamem.compute.op_names import (
+    ends_in_move,
+    folded_paths,
+    is_control_flow,
+    is_move,
+    layers,
+    phases,
+    plain_names,
+    shortened_paths,
+)
 
 
 def names(*texts: str) -> pa.Array:
@@ -164,3 +173,12 @@ def test_primitives_with_parameters() -> None:
         assert re.search(activations._WEIGHTED, f"jit(f)/mlp/{name}")
         assert not ends_in_move(names(f"jit(f)/mlp/{name}"))[0]
     assert ends_in_move(names("jit(f)/mlp/slice", "jit(f)/mlp/slice[start_indices=(0, 0)]")).all()
+
+
+def test_folded_paths_of_names() -> None:
+    """Names of different layers have one path; a number that is not of a layer stays."""
+    texts = ["jit(f)/jvp(M)/layers_3/dot", "jit(f)/jvp(M)/layers_17/dot", "jit(f)/conv1/dot", "jit(f)/conv2/dot", "x"]
+    codes, paths = folded_paths(names(*texts))
+    assert paths.take(codes).to_pylist() == ["M/layers_*/dot", "M/layers_*/dot", "conv1/dot", "conv2/dot", "x"]
+    codes, paths = folded_paths(names(*texts), plain=False)
+    assert paths.take(codes).to_pylist()[:3] == ["jvp(M)/layers_*/dot", "jvp(M)/layers_*/dot", "conv1/dot"]

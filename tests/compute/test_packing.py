@@ -125,6 +125,24 @@ def test_the_search_goes_on_from_the_last_order_that_is_as_good() -> None:
     assert search.attempts == 5
 
 
+@pytest.mark.parametrize(("chance", "chosen"), [(0.69, 2), (0.7, 3)])
+@pytest.mark.parametrize("to", [0, 1, 2])
+def test_a_varied_order_has_one_block_further_ahead(chance: float, chosen: int, to: int) -> None:
+    """Mostly one that ends at the top of the packing, as block 2 does here; otherwise any, here block 3."""
+    limits, draws = [], [to] if chance < 0.7 else [chosen, to]
+
+    def integers(n: int) -> int:
+        limits.append(n)
+        return draws.pop(0)
+
+    random: Any = SimpleNamespace(random=lambda: chance, integers=integers, choice=lambda blocks: blocks[0])
+    search: Any = SimpleNamespace(order=np.array([1, 0, 2, 3]), top=np.array([1, 5, 7, 7]), height=7, blocks=range(4))
+    order = _Search._varied(search, random).tolist()
+    others = [block for block in (1, 0, 2, 3) if block != chosen]
+    assert order == [*others[:to], chosen, *others[to:]]
+    assert limits == ([3] if chosen == 2 else [4, 4])  # blocks, and places up to its own
+
+
 def test_slots_of_tuple_tables_are_shared() -> None:
     """Each of 9 tables has 16 KiB to itself, although they are not live together."""
     dump = xlamem.read(DUMPS / "tpu-libtpu-0.0.50.1-tpu7x-donate_adam")

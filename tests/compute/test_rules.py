@@ -26,6 +26,7 @@ from xlamem.compute.buffer_names import _contents, _contents_of
 from xlamem.compute.callers import callers_outside, lines_of_model
 from xlamem.compute.capacity import Fits, _doubt, _doubtful_header
 from xlamem.compute.columns import is_in, match_dictionaries, take, texts_of
+from xlamem.compute.devices import Device
 from xlamem.compute.inferred import inferred_analysis
 from xlamem.compute.inspection import CROSS_CHECKS, Inspection, _possible_checks
 from xlamem.compute.interventions import Intervention
@@ -234,8 +235,10 @@ def test_spaces_are_named_or_numbered() -> None:
     assert select_space(rows, "hbm") == [rows[0], rows[2]]
     assert select_space(rows, 1) == rows[1:2]
     assert select_space(rows, 5, required=False) == []
-    with pytest.raises(xlamem.UsageError, match="no memory space 5"):
+    with pytest.raises(xlamem.UsageError, match="no memory space 5; this dump has hbm \\(color 7\\), vmem"):
         select_space(rows, 5)
+    with pytest.raises(xlamem.UsageError, match="no memory space 'vmen'; did you mean 'vmem'"):
+        select_space(rows, "vmen")
 
 
 def test_spaces_without_rows() -> None:
@@ -349,6 +352,54 @@ def test_how_many_dumps_have_a_problem() -> None:
 def test_sentences_about_available_memory(resident: int, fraction: float, text: str) -> None:
     found = compute.fits(SOURCE, capacity="16GiB", resident=resident, fraction=fraction)
     assert wording.available_text(found) == text
+
+
+@pytest.mark.parametrize(("fits", "sentence"), [
+    (Fits(None, "no total is printed", 1, 2, 2), "CANNOT TELL whether it fits: no total is printed"),
+    (Fits(True, "", 12 << 30, 16 << 30, 16 << 30), "16.00 GiB: fits, 4.00 GiB to spare, 75.0 % used"),
+    (Fits(True, "", 16 << 30, 16 << 30, 16 << 30), "16.00 GiB: fits, 0 B to spare, 100.0 % used"),
+    (Fits(False, "", 17 << 30, 16 << 30, 16 << 30), "16.00 GiB: DOES NOT FIT, 1.00 GiB over"),
+])  # fmt: skip
+def test_sentences_about_a_verdict(fits: Fits, sentence: str) -> None:
+    assert wording.verdict_sentence(fits) == sentence
+
+
+def test_notes_about_the_memory_of_a_device() -> None:
+    device = Device("x", (), 16 << 30, "16 GiB per chip", "manual")
+    assert wording.memory_note(device) == "16 GiB per chip according to the manual; less is usable"
+    device = Device("x", (), 16 << 30, "16 GiB per chip", "manual", 15 << 30, "the driver")
+    usable = "usable: 15.00 GiB according to the driver"
+    assert wording.memory_note(device) == f"16 GiB per chip according to the manual; {usable}"
+
+
+def test_accounts_of_a_bill() -> None:
+    """Of what must fit first, then of the main memory, and not of a space that is all of it."""
+
+    def row(account: str, space: str | None, size: int, color: int | None = None) -> dict[str, Any]:
+        amounts = {"step": 3, "line": "temporaries", "part": "data", "kind": None, "bytes": size}
+        return {"account": account, "memory_space": space, "color": color, "page": color and 0, **amounts}
+
+    total, vmem, hbm = row("device_total", None, 9), row("vmem", "vmem", 7, 1), row("hbm", "hbm", 8, 0)
+    for rows in itertools.permutations([total, vmem, hbm]):
+        assert bill_wording.accounts_of(list(rows)) == [[total], [hbm], [vmem]]
+        same = [hbm | {"bytes": 9} if row is hbm else row for row in rows]
+        assert bill_wording.accounts_of(same) == [[total], [vmem]]
+    other = hbm | {"part": "padding"}
+    assert bill_wording.accounts_of([hbm, other, vmem]) == [[hbm, other], [vmem]]
+
+
+@pytest.mark.parametrize(("columns", "sentence"), [
+    ({}, "3 buffers, 2 KiB each in slots of 4 KiB"),
+    ({"n": 1}, "3 buffers, 2 KiB in a slot of 4 KiB"),
+    ({"buffer_size": 4096}, "3 buffers, 4 KiB each in slots of 4 KiB"),
+    ({"buffer_size": 4097}, "3 buffers, 4 KiB each in slots of 8 KiB"),
+    ({"buffer_size": None}, "3 buffers, 6 KiB in slots of 12 KiB together"),
+    ({"granule": None}, "3 buffers, 6 KiB in slots of 12 KiB together"),
+    ({"granule": None, "bytes": 6144}, "3 buffers, 6 KiB together"),
+])  # fmt: skip
+def test_sentences_about_slots(columns: dict[str, Any], sentence: str) -> None:
+    row = {"n": 3, "buffer_size": 2048, "granule": 4096, "buffer_bytes": 6144, "bytes": 12288} | columns
+    assert bill_wording.slot_sentence(row, "3 buffers") == sentence
 
 
 def test_what_is_spare_and_missing() -> None:
