@@ -177,3 +177,12 @@ def test_slots_that_others_use_in_part(
     """A copy of 1.43 GiB was listed in full below 176 MiB of packing, of which only 67 MiB are its own."""
     row = {"n": n, "bytes": own, "buffer_bytes": buffers, "buffer_size": each, "granule": granule}
     assert bill_wording.slot_sentence(row, "7 gradients") == f"7 gradients, {text}"
+
+
+def test_a_buffer_beyond_its_allocation(make: Callable[..., Path]) -> None:
+    """In a damaged dump: the bytes that must fit are those of the allocation, but the buffer has its own size."""
+    members = attacks.dump([value(1, "a", 512, 0, "f32[128]{0}")], size=64, ranges=["a{}:0-3"])
+    found = rows(xlamem.read(make(members)))
+    assert [(r["line"], r["bytes"], r["buffer_bytes"], r["buffer_size"]) for r in found] == [
+        ("temporaries", 64, 512, 512)
+    ] * 2

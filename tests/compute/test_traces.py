@@ -305,6 +305,24 @@ def test_a_copy_with_the_name_of_a_parameter(name: str, wanted: str, make: Calla
     assert xlamem.buffer(xlamem.read(make(members)), 2).value["op_name"] == wanted
 
 
+def test_the_table_of_a_collective_has_the_name_of_the_first_operand(make: Callable[..., Path]) -> None:
+    text = """\
+ENTRY %main (x: f32[2]) -> (f32[2], s32[2]) {
+  %x = f32[2] parameter(0)
+  %a = f32[2] add(%x, %x), metadata={op_name="jit(f)/first/add"}
+  %b = s32[2] floor(%a), metadata={op_name="jit(f)/second/floor"}
+  ROOT %r = (f32[2], s32[2]) all-reduce(%a, %b)
+}
+"""
+    names, shapes = ["r{}", "r{0}", "r{1}"], ["(f32[2], s32[2])", "f32[2]", "s32[2]"]
+    values = [value(i, name, 16, 16 * i, shapes[i]) for i, name in enumerate(names)]
+    records = [record(i, name, "(f32[2], s32[2]) all-reduce(%a, %b)") for i, name in enumerate(names)]
+    members = attacks.dump(values, records=records, ranges=[f"{n}:0-3" for n in names], hlo=attacks.hlo(text))
+    dump = xlamem.read(make(members))
+    found = [xlamem.buffer(dump, i).value["op_name"] for i in range(3)]
+    assert found == ["jit(f)/first/add", "jit(f)/first/add", "jit(f)/second/floor"]
+
+
 @pytest.mark.parametrize(("opcode", "name"), [("sort", "jit(f)/copy"), ("copy", "jit(f)/mlp/tanh")])
 def test_what_computes_has_its_own_name_even_if_that_is_of_a_move(
     opcode: str, name: str, make: Callable[..., Path]
