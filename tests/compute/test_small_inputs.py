@@ -18,7 +18,7 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import compute
-from xlamem.compute import batches, in_use, peaks, rematerialization
+from xlamem.compute import batches, in_use, peaks, rematerialization, uses
 from xlamem.compute.advice import saved_together
 from xlamem.compute.arenas import _reach
 from xlamem.compute.bills import Sums
@@ -178,6 +178,31 @@ def test_lengths_of_modules() -> None:
     columns = {"schedule_length": [4, 4, 90, None], "n_schedule": [5, 5, 5, 5], "n_live_ranges": [3, 0, 3, 3]}
     modules = pa.table({name: pa.array(numbers, pa.int64()) for name, numbers in columns.items()})
     assert module_lengths(modules).tolist() == [4, -1, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("writer", "root", "limits", "wanted"),
+    [
+        (9, 4, {}, True),
+        (9, 5, {}, False),  # the program does not return what follows
+        (3, 4, {}, False),  # the writer depends on it
+        (4, 4, {}, False),
+        (0, 4, {}, True),
+        (9, 4, {"MAX_ROUNDS": 3}, True),
+        (9, 4, {"MAX_ROUNDS": 2}, False),  # too much to follow
+        (9, 4, {"MAX_FOLLOWED": 4}, True),
+        (9, 4, {"MAX_FOLLOWED": 3}, False),
+        (9, 4, {"MAX_FOLLOWED": 1}, False),
+    ],
+)
+def test_a_reader_that_is_independent_of_a_writer(
+    writer: int, root: int, limits: dict[str, int], wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Instruction 1 is read by 2 and 3, these by 4; 0 and 5 have nothing to do with them."""
+    for name, limit in limits.items():
+        monkeypatch.setattr(uses, name, limit)
+    source, user = np.array([0, 1, 1, 2, 3]), np.array([5, 2, 3, 4, 4])
+    assert uses._is_independent(source, user, 1, writer, root) is wanted
 
 
 def test_a_trace_that_is_lost_ends_at_the_whole_fusion() -> None:

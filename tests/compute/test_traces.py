@@ -323,6 +323,34 @@ ENTRY %main (x: f32[2]) -> (f32[2], s32[2]) {
     assert found == ["jit(f)/first/add", "jit(f)/first/add", "jit(f)/second/floor"]
 
 
+def test_copies_of_the_last_element_of_an_argument_and_of_the_next_argument(make: Callable[..., Path]) -> None:
+    text = """\
+ENTRY %main (p: (f32[2], f32[2]), q: f32[2]) -> f32[2] {
+  %p = (f32[2], f32[2]) parameter(0), metadata={op_name="state"}
+  %q = f32[2] parameter(1), metadata={op_name="batch"}
+  %g = f32[2] get-tuple-element(%p), index=1
+  %c = f32[2] copy(%g)
+  ROOT %d = f32[2] copy(%q)
+}
+"""
+    places = [(0, "{0}", "p{0}"), (0, "{1}", "p{1}"), (1, "{}", "q")]
+    allocations = "".join(
+        f"allocation {i}: size 8, parameter {n}, shape |f32[2]| at ShapeIndex {index}:\n{value(i, name)}"
+        for i, (n, index, name) in enumerate(places)
+    )
+    allocations += f"allocation 3: size 16, preallocated-temp:\n{value(3, 'c')}{value(4, 'd', offset=8)}"
+    tuple_, batch = ('(f32[2], f32[2]) parameter(0), metadata={op_name="state"}',
+                     'f32[2] parameter(1), metadata={op_name="batch"}')  # fmt: skip
+    records = [record(0, "p{0}", tuple_), record(1, "p{1}", tuple_), record(2, "q", batch)]
+    records += [record(3, "c", "f32[2] copy(%g)"), record(4, "d", "f32[2] copy(%q)")]
+    ranges = ["p{0}:0-4", "p{1}:0-4", "q{}:0-4", "c{}:1-3", "d{}:2-4"]
+    members = attacks.dump([], allocations=allocations, records=records, ranges=ranges, hlo=attacks.hlo(text))
+    dump = xlamem.read(make(members))
+    found = [xlamem.buffer(dump, i).value for i in (3, 4)]
+    names = ("op_name", "argument", "argument_index")
+    assert [[f[name] for name in names] for f in found] == [["state", 0, "{1}"], ["batch", 1, "{}"]]
+
+
 @pytest.mark.parametrize(("opcode", "name"), [("sort", "jit(f)/copy"), ("copy", "jit(f)/mlp/tanh")])
 def test_what_computes_has_its_own_name_even_if_that_is_of_a_move(
     opcode: str, name: str, make: Callable[..., Path]
