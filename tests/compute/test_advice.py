@@ -141,6 +141,13 @@ def test_without_live_ranges() -> None:
     assert xlamem.advise(dump).schema == xlamem.schema.COMPUTED["advice"].arrow
 
 
+def test_live_ranges_alone(make: Make) -> None:
+    """Without allocations, no budget is kept or exceeded."""
+    members = attacks.dump([value(0, "a.0")], ranges=["a.0{}:0-1"])
+    table, plan = compute.plan_advice(xlamem.read(make({"live-range": members["live-range"]})), 0)
+    assert (table.num_rows, plan) == (0, None)
+
+
 def test_what_is_donated_is_not_advised() -> None:
     for folder in sorted((HERE / "data" / "donation").iterdir()):
         donated = xlamem.advise(xlamem.read(folder / "donated")).to_pylist()

@@ -55,11 +55,13 @@ def test_gradients_of_what_is_not_updated(op_name: str, shape: str, is_gradient:
     assert ("in the body of the loop" in row["action"]) != is_gradient
 
 
-def test_shapes_without_layouts(make: Make) -> None:
+@pytest.mark.parametrize("first", [0, 1])
+def test_shapes_without_layouts(first: int, make: Make) -> None:
     """The largest of the results is named, and all of them are needed."""
     other = Buffer("sum.2", "f32[8]{0}", (4, 9), f"{FORWARD}/reduce_sum", "reduce(%x, %y)")
     stack = STACK._replace(shape=f"{SHAPE}{{2,1,0}}", uses="  sum.1, operand 0\n  sum.2, operand 0")
-    (row,) = reductions(make, stack, SUM._replace(shape="f32[8,64]{1,0}"), other)
+    results = [SUM._replace(shape="f32[8,64]{1,0}"), other]
+    (row,) = reductions(make, stack, results[first], results[1 - first])
     assert row["action"].startswith("A loop stacks f32[8,64,64] over its 8 iterations, from which the program only")
     assert " computes f32[8,64]. " in row["action"]
     assert row["lower"] == least(STACK.size - SUM.size - other.size, STACK, SUM, other, SMALL)

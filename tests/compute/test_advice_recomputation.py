@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attacks
+import numpy as np
 import pytest
 from advice_programs import Buffer, Make, Row, advice, argument, loop, output, program
 from attacks import value
@@ -321,6 +322,27 @@ def test_layers_keep_what_they_pass_on(
         assert row["lower"] == pytest.approx(0.6 * (6 - 2 - 2 * kept) * 16 * kib, abs=100)
 
 
+@pytest.mark.parametrize(("frames", "n"), [((0, 0), 1), ((0,), 0)])
+def test_layers_with_a_single_product_are_helpers(frames: tuple[int, ...], n: int, make: Make) -> None:
+    """However many there are."""
+    kept = [Buffer(f"h.{i}", "f32[64,64]", (i, 8 - i), f"{layer}/mul") for i, layer in enumerate(LAYERS)]
+    gradients = [Buffer(f"g.{i}", "f32[]", (8 - i, 8 - i), f"jit(f)/transpose(jvp(layer_{i}))/mul") for i in range(4)]
+    inside = [b for i, layer in enumerate(LAYERS) for b in products(layer, frames=frames)]
+    inside = [b._replace(name=f"{b.name}.{i}") for i, b in enumerate(inside)]
+    assert len(advice(program(make, [*kept, *gradients, *inside], "tpu"), "recompute")) == n
+
+
+@pytest.mark.parametrize(("again", "is_certain"), [(2, True), (3, False)])
+def test_more_than_half_of_five_layers_are_computed_again(again: int, is_certain: bool, make: Make) -> None:
+    """Even if the others alone save something, the compiler may then keep more."""
+    layers, use = [f"jit(f)/jvp(layer_{i})" for i in range(5)], "  s.9, operand 0"
+    names = [f"h.{i}.remat2" if i < again else f"h.{i}" for i in range(5)]
+    kept = [Buffer(n, "f32[64,64]", (i, 9), f"{layers[i]}/mul", uses=use) for i, n in enumerate(names)]
+    gradients = [Buffer(f"g.{i}", "f32[]", (8 - i, 8 - i), f"jit(f)/transpose(jvp(layer_{i}))/mul") for i in range(4)]
+    (row,) = advice(program(make, kept + gradients + products(*layers), "tpu"), "recompute")
+    assert (row["lower"] > 0) == is_certain
+
+
 @pytest.mark.parametrize("again", [0, 1, 2, 3])
 def test_layers_that_the_compiler_computes_again(again: int, make: Make) -> None:
     """Of four arrays that are kept, some are second copies, which XLA computes because memory is scarce.
@@ -545,6 +567,15 @@ def test_a_loop_of_which_a_policy_saves_products(primitive: str, kind: str, make
     assert row["kind"] == kind
     if kind == "recompute":
         assert row["action"].startswith("The policy of jax.checkpoint keeps activations of the loop.")
+
+
+@pytest.mark.parametrize("body", ["", "checkpoint/"])
+def test_what_a_policy_saves(body: str, make: Make) -> None:
+    """What the forward pass rounds, if anything is checkpointed."""
+    names = ["jvp()/reduce_precision", "jvp()/exp", f"transpose(jvp())/{body}mul", "transpose(jvp())/reduce_precision"]
+    buffers = [Buffer(f"a.{i}", "f32[8]", (i, 9), f"jit(f)/{name}") for i, name in enumerate(names)]
+    a = LayerActivations(WhatIf(program_of(program(make, buffers))))
+    assert a.is_saved_by_policy(np.arange(4)).tolist() == [bool(body), False, False, False]
 
 
 def test_a_loop_that_passes_on_less_than_it_stacks(make: Make) -> None:
