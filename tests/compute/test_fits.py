@@ -8,13 +8,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from conftest import DUMPS, sources, texts
 
 import xlamem
 from xlamem import cli, compute, schema
 from xlamem.cli.reporters import chart
-from xlamem.compute.capacity import available, reason_for_doubt
+from xlamem.compute.capacity import _wrong_total, available, reason_for_doubt
 from xlamem.input.find import Member, Source
 
 SMALL = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
@@ -194,6 +195,33 @@ def test_a_report_about_some_of_the_memory_spaces_is_no_proof() -> None:
     for some, verdict in ((spaces, True), *((spaces[:i] + spaces[i + 1 :], None) for i in range(len(spaces)))):
         members = {"buffer-assignment": allocations, "memory-usage-report": b"".join(some)}
         assert fits(xlamem.read(held(members, source))) is verdict
+
+
+class Tables(dict[str, pa.Table]):
+    """Some tables of a dump."""
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return tuple(self)
+
+
+@pytest.mark.parametrize(
+    ("reported", "agrees"),
+    [
+        ({0: 8, 1: 4}, True), ({0: 8, 1: 4, 5: 0}, True), ({0: 8}, False), ({1: 4}, False), ({0: 8, 1: 5}, False),
+        ({0: 8, 1: 4, 5: 9}, False), ({}, False),
+    ],
+)  # fmt: skip
+def test_totals_of_a_report_by_color(reported: dict[int, int], agrees: bool) -> None:
+    """Each of them is that of the allocations, and each color of an allocation has one."""
+    tables = Tables(
+        allocations=pa.table({"color": [0, 1, 0], "size": [6, 4, 2]}),
+        modules=pa.table({"total_bytes": pa.array([None], pa.int64())}),
+        printed_report=pa.table({"color": pa.array(reported, pa.int64()), "total_bytes": [*reported.values()]}),
+    )
+    assert (_wrong_total(tables, []) == "") is agrees  # type: ignore[arg-type]
+    del tables["printed_report"]
+    assert "prints no total" in _wrong_total(tables, [])  # type: ignore[arg-type]
 
 
 LINES, VALUES, REPORT = "buffer-assignment", "buffer-assignment-values", "memory-usage-report"

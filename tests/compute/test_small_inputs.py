@@ -36,6 +36,8 @@ from xlamem.compute.program import distinct_rows, program
 from xlamem.compute.stacks import with_most_bytes
 from xlamem.compute.what_if import Change, WhatIf
 
+INTERVALS = ("closed", "half-open")
+
 IN_PLACE = b"""BufferAssignment:
 allocation 0: size 512, page 0, parameter 0, shape |f32[]| at ShapeIndex {}:
  value: <0 copy.1 @0> (size=SIZE,offset=0): f32[]{:T(128)}
@@ -293,6 +295,31 @@ def test_a_value_ends_with_its_allocation(size: int) -> None:
 def test_a_peak_without_tables_has_no_curve() -> None:
     peak = xlamem.peak(IN_PLACE.replace(b"SIZE", b"512"))
     assert "svg" not in Peak(peak.spaces, peak.plateaus)._repr_html_()
+
+
+def test_long_dimensions() -> None:
+    """Those of 18 digits and more are no sizes."""
+    shapes = pa.array([f"s8[{10**16},3]", f"s8[{10**17},3]"])
+    a: Any = SimpleNamespace(_shapes=(np.array([0, 1]), shapes))
+    assert LayerActivations.dimensions.func(a)[:, :2].tolist() == [[10**16, 3], [3, 0]]
+
+
+@pytest.mark.parametrize(("extents", "wanted"), [([10, 10, 0], False), ([11, 10, 0], True), ([9, 10, 2], True)])
+def test_values_that_are_mostly_on_lines_of_others(extents: list[int], wanted: bool) -> None:
+    """Half of their bytes are not most of them."""
+    a: Any = SimpleNamespace(p=SimpleNamespace(extent=np.array([*extents, 99])), _line=np.array([7, 8, 7, 7]))
+    others = np.array([False, False, False, True])
+    assert LayerActivations.mostly_on_lines_of(a, others, np.arange(3)) is wanted
+
+
+def test_when_values_occupy_their_bytes(make: Callable[..., Path]) -> None:
+    """Never, if their range is outside of the schedule or ends before it begins; always, without a range."""
+    ranges = {"a": "0-1", "beyond": "7-9", "reversed": "3-1", "last": "4-4", "one": "2-2"}
+    values = [value(i, name, offset=8 * i) for i, name in enumerate([*ranges, "none"])]
+    p = program(xlamem.read(make(attacks.dump(values, ranges=[f"{name}{{}}:{at}" for name, at in ranges.items()]))))
+    closed, half_open = (list(zip(*(c.tolist() for c in p.occupied_ranges(i)), strict=True)) for i in INTERVALS)
+    assert closed == [(0, 1), (-1, 4), (-1, 1), (4, 4), (2, 2), (0, 4)]
+    assert half_open == [(0, 0), (-1, -1), (-1, -1), (4, 4), (2, 2), (0, 4)]
 
 
 def test_a_peak_as_a_data_frame() -> None:
