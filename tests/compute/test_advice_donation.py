@@ -6,6 +6,8 @@ import pytest
 from advice_programs import KIB, Buffer, Make, Row, advice, argument, loop, output, program
 from attacks import value
 
+import xlamem
+from xlamem import compute
 from xlamem.compute.interventions import narrower_arguments
 from xlamem.compute.program import program as program_of
 from xlamem.compute.what_if import WhatIf
@@ -225,6 +227,14 @@ def test_arguments_that_are_donated_already(donated: list[str], how: str, make: 
     new = output("w.new", "f32[64,32]", op_name="jit(f)/sub", instruction="fusion(%p.0), kind=kLoop, calls=%f")
     (row,) = advice(program(make, [weights, *more, new]), "donate")
     assert row["action"].startswith(how)
+
+
+def test_arguments_and_outputs_without_elements(make: Make) -> None:
+    """Nothing is saved where nothing must fit."""
+    buffers = [argument("x", "f32[0]", 0, uses="  s.1, operand 0"), output("y", "f32[0]"), Buffer("h", "f32[0]")]
+    dump = program(make, buffers, "gpu")
+    assert compute.device_total(dump) == 0
+    assert xlamem.advise(dump).num_rows == 0
 
 
 def test_gradients_of_one_argument(make: Make) -> None:

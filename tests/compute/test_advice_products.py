@@ -81,6 +81,14 @@ def test_as_many_samples_as_features(samples: int, n: int, make: Make) -> None:
     assert len(advice(program(make, [HEAD._replace(uses=""), logits, *others]), "loss")) == n
 
 
+def test_larger_weights_without_the_classes(make: Make) -> None:
+    """Their gradient has nothing to do with the logits."""
+    large = argument("p['mlp']", "f32[1024,1024]", 1)
+    large = large._replace(allocation=large.allocation[:-1] + ", maybe-live-out:")
+    (row,), (same,) = loss_advice(make, LOGITS, SOFTMAX), loss_advice(make, LOGITS, SOFTMAX, large)
+    assert same["lower"] == row["lower"]
+
+
 def test_other_arrays_with_as_many_elements_as_logits(make: Make) -> None:
     """They have no dimension of classes."""
     other = Buffer("mul.1", "f32[8,64,64,64]", (3, 6), f"{BACKWARD}/mul")

@@ -261,9 +261,11 @@ def test_outputs_that_a_total_leaves_out(
     assert causes([]).output_left_out == 0
 
 
-def test_a_copy_in_a_parameter_has_its_name() -> None:
+@pytest.mark.parametrize("kind", [b"", b", maybe-live-out"])
+def test_a_copy_in_a_parameter_has_its_name(kind: bytes) -> None:
     """Whatever its row; a value that is not there has no name."""
-    p = program(xlamem.read(IN_PLACE.replace(b"SIZE", b"512")))
+    text = IN_PLACE.replace(b"SIZE", b"512").replace(b" at ShapeIndex {}", kind + b" at ShapeIndex {}")
+    p = program(xlamem.read(text))
     assert p.source_columns(np.array([1, 0, -1]))["op_name"].to_pylist() == ["weights", "weights", None]
 
 
@@ -320,6 +322,7 @@ def test_when_values_occupy_their_bytes(make: Callable[..., Path]) -> None:
     closed, half_open = (list(zip(*(c.tolist() for c in p.occupied_ranges(i)), strict=True)) for i in INTERVALS)
     assert closed == [(0, 1), (-1, 4), (-1, 1), (4, 4), (2, 2), (0, 4)]
     assert half_open == [(0, 0), (-1, -1), (-1, -1), (4, 4), (2, 2), (0, 4)]
+    assert [column[-1] for column in p.ranges] == [-1, -1]
 
 
 def test_a_peak_as_a_data_frame() -> None:
@@ -606,14 +609,14 @@ def test_a_carry_that_no_allocation_has(number: int, make: Callable[..., Path]) 
 
 @pytest.mark.parametrize(
     ("loops", "wanted"),
-    [("wv", [6, 6, -1, 4, 4]), ("w", [6, 6, -1, -1, -1]), ("v", [-1, -1, -1, 4, 4]), ("", [-1] * 5)],
+    [("wv", [6, 6, -1, 2, 2]), ("w", [6, 6, -1, -1, -1]), ("v", [-1, -1, -1, 2, 2]), ("", [-1] * 5)],
 )
 def test_what_these_loops_write_slice_by_slice(loops: str, wanted: list[int], make: Callable[..., Path]) -> None:
     """Not what another loop writes, nor w{1}, which a loop only reads slice by slice."""
-    trips = {"w": 6, "v": 4}
+    trips = {"w": 6, "v": 2}
     names = ["w{0}", "x_dynamic-update-slice_fusion", "w{1}", "v{0}", "y_dynamic-update-slice_fusion"]
     values, records = [], []
-    for i, (name, n, slot) in enumerate(zip(names, (6, 6, 6, 4, 4), (0, 0, 1, 2, 2), strict=True)):
+    for i, (name, n, slot) in enumerate(zip(names, (6, 6, 6, 2, 2), (0, 0, 1, 2, 2), strict=True)):
         loop = f'while(%a), backend_config={{"known_trip_count":{{"n":"{trips.get(name[0])}"}}}}'
         positions = f"  {name[0]} {name[1:]}" if "{" in name else ""
         uses = "  z_dynamic-slice_fusion, operand 0" if name == "w{1}" else ""
@@ -624,7 +627,7 @@ def test_what_these_loops_write_slice_by_slice(loops: str, wanted: list[int], ma
     records.append(record(5, "z_dynamic-slice_fusion", "f32[1,8]{1,0} fusion(%c), kind=kLoop"))
     ranges = [f"{name}{'' if '{' in name else '{}'}:0-3" for name in names]
     p = program(xlamem.read(make(attacks.dump(values, records=records, ranges=ranges))))
-    assert _iterations(p, np.arange(5)).tolist() == [6, 6, 6, 4, 4]
+    assert _iterations(p, np.arange(5)).tolist() == [6, 6, 6, 2, 2]
     is_loop = np.isin(p.tables["instructions"]["instruction"].to_pylist(), [*loops])
     assert stacked_over(p, np.arange(5), is_loop).tolist() == wanted
 
@@ -666,6 +669,15 @@ def test_the_limit_of_a_loop_without_a_trip_count(
         ("f32[6,8]", iterations),
         ("f32[4,8]", None),
     }
+
+
+@pytest.mark.parametrize("ids", [(5, 9, 7), (9, 7, 5), (1, 2, 3)])
+def test_the_highest_id_names_an_allocation(ids: tuple[int, ...], make: Callable[..., Path]) -> None:
+    """Of values of the same size."""
+    values = [value(i, f"a.{i}", 64, 0, "f32[16]") for i in ids]
+    values.append(value(20, "small", 60, 0, "f32[15]"))
+    p = program(xlamem.read(make(attacks.dump(values, size=64, ranges=[f"a.{i}{{}}:0-1" for i in ids]))))
+    assert p.value_ids[p.representative].tolist() == [max(ids)]
 
 
 @pytest.mark.parametrize(("end", "name"), [(4, "out"), (3, "large")])
