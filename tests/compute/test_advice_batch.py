@@ -450,6 +450,17 @@ def test_activations_in_a_type_without_instructions(platform: str, element_type:
     assert len(advice(program(make, [argument("x", "s32[128]", 0), h], platform), "dtype")) == n
 
 
+@pytest.mark.parametrize(("scope", "n"), [("jvp(mlp)", 1), ("mlp", 2)])
+def test_what_no_forward_pass_computes_keeps_its_type(scope: str, n: int, make: Make) -> None:
+    """Such as what an optimizer computes. In a program without a forward pass, it is not known."""
+    buffers = [
+        Buffer("h", "f32[128,16]", op_name=f"jit(f)/{scope}/tanh"),
+        Buffer("u", "f32[128,16]", op_name="jit(f)/optimizer/mul"),
+    ]
+    (row,) = advice(program(make, [argument("x", "s32[128]", 0), *buffers], "gpu"), "dtype")
+    assert row["n_buffers"] == n
+
+
 @pytest.mark.parametrize("kind", ["kLoop", "kCustom"])
 def test_an_argument_that_is_updated_needs_no_copy(kind: str, make: Make) -> None:
     x = argument("x", "f32[128,256]", 0, uses="  y, operand 0")

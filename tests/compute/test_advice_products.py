@@ -81,11 +81,12 @@ def test_as_many_samples_as_features(samples: int, n: int, make: Make) -> None:
     assert len(advice(program(make, [HEAD._replace(uses=""), logits, *others]), "loss")) == n
 
 
-def test_larger_weights_without_the_classes(make: Make) -> None:
-    """Their gradient has nothing to do with the logits."""
-    large = argument("p['mlp']", "f32[1024,1024]", 1)
-    large = large._replace(allocation=large.allocation[:-1] + ", maybe-live-out:")
-    (row,), (same,) = loss_advice(make, LOGITS, SOFTMAX), loss_advice(make, LOGITS, SOFTMAX, large)
+@pytest.mark.parametrize("shape", ["f32[1024,1024]", "f32[16,4096]"])
+def test_weights_besides_those_of_the_logits(shape: str, make: Make) -> None:
+    """The gradient of the largest weights with a dimension of classes is that to which each chunk adds."""
+    other = argument("p['other']", shape, 1)
+    other = other._replace(allocation=other.allocation[:-1] + ", maybe-live-out:")
+    (row,), (same,) = loss_advice(make, LOGITS, SOFTMAX), loss_advice(make, LOGITS, SOFTMAX, other)
     assert same["lower"] == row["lower"]
 
 

@@ -974,3 +974,21 @@ def test_the_initial_value_of_a_loop_after_a_buffer_of_its_slot(
     members = attacks.dump(values, size=68, records=records, ranges=["initial{}:0-2", "x{}:2-3", "w{}:1-3"])
     found = xlamem.buffer(xlamem.read(make(members)), 1).value
     assert (found["op_name"], found["origin"]) == (("jit(f)/mlp/tanh", "slot") if is_named else (None, "none"))
+
+
+def test_kinds_of_arguments(make: Callable[..., Path]) -> None:
+    """By their names. A copy of an argument has none."""
+    names = {"params['w']": "parameter", "opt_state[0].mu['w']": "optimizer state", "velocity['w']": "optimizer state"}
+    allocations, records = "", []
+    for i, name in enumerate(names):
+        allocations += f"allocation {i}: size 8, parameter {i}, shape |f32[2]| at ShapeIndex {{}}:\n"
+        allocations += value(i, f"p.{i}")
+        instruction = f'f32[2]{{0}} parameter({i}), metadata={{op_name="{name}"}}'
+        records.append(record(i, f"p.{i}", instruction, uses="  copy.1, operand 0" if i == 1 else ""))
+    allocations += f"allocation 9: size 8, preallocated-temp:\n{value(9, 'copy.1')}"
+    records.append(record(9, "copy.1", "f32[2]{0} copy(%p.1)"))
+    ranges = [*(f"p.{i}{{}}:0-4" for i in range(len(names))), "copy.1{}:1-3"]
+    members = attacks.dump([], allocations=allocations, records=records, ranges=ranges)
+    rows = xlamem.live_set(xlamem.read(make(members)), 2).to_pylist()
+    kinds = {r["value_id"]: (r["op_name"], r["kind"]) for r in rows}
+    assert kinds == dict(enumerate(names.items())) | {9: ("opt_state[0].mu['w']", None)}
