@@ -478,12 +478,14 @@ def test_names_of_the_products_in_the_body_of_a_loop(make: Make) -> None:
     assert row["names"] == "attention,mlp"
 
 
+@pytest.mark.parametrize("is_passed_on", [False, True])
 @pytest.mark.parametrize(("n", "carry"), [(64, 4 * 64), (63, 4 * 64 * 64)])
-def test_much_smaller_elements_of_stacks_are_not_passed_on(n: int, carry: int, make: Make) -> None:
-    """Where nothing is known to be passed on, it is taken for as large as the smallest element of the others."""
+def test_much_smaller_elements_of_stacks_do_not_count(n: int, carry: int, is_passed_on: bool, make: Make) -> None:
+    """Even if they are passed on. Then what is passed on is taken for as large as the smallest of the others."""
     name = "jit(f)/jvp()/while"
     stacks = [f"f32[8,{shape}]" for shape in ("64,64", f"{n}")]
     buffers = [Buffer(f"while.1{{{i}}}", s, (2, 6), name, uses="  s.5, operand 0") for i, s in enumerate(stacks, 1)]
+    buffers += [Buffer("while.1{9}", f"f32[{n}]", (2, 2), name)] * is_passed_on
     gradient = Buffer("g", "f32[8]", (5, 6), "jit(f)/transpose(jvp())/while/body/mul")
     dump = program(make, [loop("while.1", 8, name, live=(2, 2)), *buffers, gradient])
     (found,) = LayerActivations(WhatIf(program_of(dump))).stacks
@@ -567,6 +569,15 @@ def test_a_loop_of_which_a_policy_saves_products(primitive: str, kind: str, make
     assert row["kind"] == kind
     if kind == "recompute":
         assert row["action"].startswith("The policy of jax.checkpoint keeps activations of the loop.")
+
+
+def test_transposed_weights_are_like_weights(make: Make) -> None:
+    """Gradients often have their dimensions in another order."""
+    weights = argument("w", "f32[64,48]", 0)._replace(allocation="parameter 0, shape |f32[64,48]|, maybe-live-out:")
+    shapes = ["f32[64,48]", "f32[48,64]", "f32[1,64,48]", "f32[64,47]", "f32[64]", "f32[64,48,2]"]
+    temps = [Buffer(f"a.{i}", shape, (i, 9)) for i, shape in enumerate(shapes)]
+    a = LayerActivations(WhatIf(program_of(program(make, [*temps, weights]))))
+    assert a.is_like_state.tolist() == [True, True, False, False, False, False, True]
 
 
 @pytest.mark.parametrize("body", ["", "checkpoint/"])

@@ -351,6 +351,32 @@ ENTRY %main (p: (f32[2], f32[2]), q: f32[2]) -> f32[2] {
     assert [[f[name] for name in names] for f in found] == [["state", 0, "{1}"], ["batch", 1, "{}"]]
 
 
+@pytest.mark.parametrize(("written", "name"), [("%sum", None), ("%c", "jit(f)/initial/tanh")])
+def test_what_a_body_computes_without_a_name_is_not_the_initial_value(
+    written: str, name: str | None, make: Callable[..., Path]
+) -> None:
+    """That is the name of an element which the body passes on as it is."""
+    shape = "(f32[2], s32[])"
+    body = f"""%body (t: {shape}) -> {shape} {{
+  %t = {shape} parameter(0)
+  %c = f32[2] get-tuple-element(%t), index=0
+  %step = s32[] get-tuple-element(%t), index=1
+  %sum = f32[2] add(%c, %c)
+  ROOT %r = {shape} tuple({written}, %step)
+}}
+"""
+    entry = f"""ENTRY %main () -> f32[2] {{
+  %i = f32[2] tanh(%x), metadata={{op_name="jit(f)/initial/tanh"}}
+  %zero = s32[] constant(0)
+  %a = {shape} tuple(%i, %zero)
+  ROOT %w = {shape} while(%a), condition=%c, body=%body
+}}
+"""
+    records = [record(1, "w{0}", f"{shape} while(%a), condition=%c, body=%body")]
+    members = attacks.dump([value(1, "w{0}")], records=records, ranges=["w{0}:0-3"], hlo=attacks.hlo(body, entry))
+    assert xlamem.buffer(xlamem.read(make(members)), 1).value["op_name"] == name
+
+
 @pytest.mark.parametrize(("opcode", "name"), [("sort", "jit(f)/copy"), ("copy", "jit(f)/mlp/tanh")])
 def test_what_computes_has_its_own_name_even_if_that_is_of_a_move(
     opcode: str, name: str, make: Callable[..., Path]
