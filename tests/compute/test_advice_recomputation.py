@@ -11,6 +11,7 @@ from advice_programs import Buffer, Make, Row, advice, argument, loop, output, p
 from attacks import value
 
 import xlamem
+from xlamem.compute.activations import FORWARD, NO_PHASE
 from xlamem.compute.layers import LayerActivations
 from xlamem.compute.program import program as program_of
 from xlamem.compute.rematerialization import offloads
@@ -569,6 +570,16 @@ def test_a_loop_of_which_a_policy_saves_products(primitive: str, kind: str, make
     assert row["kind"] == kind
     if kind == "recompute":
         assert row["action"].startswith("The policy of jax.checkpoint keeps activations of the loop.")
+
+
+@pytest.mark.parametrize(("begin", "phases"), [(3, [FORWARD, FORWARD]), (4, [FORWARD, NO_PHASE])])
+def test_a_loop_without_a_phase_has_that_of_its_writer(begin: int, phases: list[int], make: Make) -> None:
+    """Old releases of JAX name it only in the body: the result begins where the last iteration has written it."""
+    shape = "f32[8,64]"
+    written = Buffer("t", shape, (0, 3), "jit(f)/jvp(while)/body/tanh", more=value(9, "while.1{1}", 2048, 0, shape))
+    dump = program(make, [written, loop("while.1", 8, "jit(f)/while")], ranges=[f"while.1{{1}}:{begin}-7"])
+    a = LayerActivations(WhatIf(program_of(dump)))
+    assert a.phase[:2].tolist() == phases
 
 
 def test_transposed_weights_are_like_weights(make: Make) -> None:

@@ -186,6 +186,18 @@ def test_the_first_write_of_an_output_without_all_live_ranges(make: Make) -> Non
         assert (row["candidate"], row["last_use"], row["free_in_schedule"]) == (True, 1, is_free)
 
 
+def test_a_donation_without_used_values(make: Make) -> None:
+    """When the argument is read last is not known, nor whether that is before the output is written."""
+    shape = "f32[16]{0}"
+    allocations = (
+        f"allocation 0: size 64, parameter 0, shape |f32[16]| at ShapeIndex {{}}:\n{value(0, 'p', 64, shape=shape)}"
+        f"allocation 1: size 64, maybe-live-out:\n{value(1, 'o', 64, shape=shape)}"
+    )
+    members = attacks.dump([], allocations=allocations, ranges=["p{}:0-4", "o{}:3-4"])
+    (row,) = compute.donation(xlamem.read(make(members))).to_pylist()
+    assert (row["candidate"], row["last_use"], row["free_in_schedule"]) == (True, None, None)
+
+
 # -- matching
 
 

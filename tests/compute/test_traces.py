@@ -1002,6 +1002,22 @@ def test_the_initial_value_of_a_loop_after_a_buffer_of_its_slot(
     assert (found["op_name"], found["origin"]) == (("jit(f)/mlp/tanh", "slot") if is_named else (None, "none"))
 
 
+@pytest.mark.parametrize(
+    ("name", "file", "phase"),
+    [
+        ("jit(f)/mlp/tanh", "/v/optax/adam.py", "optimizer"),
+        ("jit(f)/mlp/tanh", "/m/model.py", None),
+        ("jit(f)/jvp(mlp)/tanh", "/v/optax/adam.py", "forward"),
+        ("jit(f)/transpose(jvp(mlp))/tanh", "/v/optax/adam.py", "backward"),
+    ],
+)
+def test_phases_by_source_file(name: str, file: str, phase: str | None, make: Callable[..., Path]) -> None:
+    """An optimizer has no op_name of its own; where JAX names a phase, that is right."""
+    instruction = f'f32[2]{{0}} tanh(%x), metadata={{op_name="{name}" source_file="{file}" source_line=3}}'
+    dump = xlamem.read(make(attacks.dump([value(1, "a")], records=[record(1, "a", instruction)], ranges=["a{}:0-3"])))
+    assert xlamem.buffer(dump, 1).value["phase"] == phase
+
+
 def test_kinds_of_arguments(make: Callable[..., Path]) -> None:
     """By their names. A copy of an argument has none."""
     names = {"params['w']": "parameter", "opt_state[0].mu['w']": "optimizer state", "velocity['w']": "optimizer state"}
