@@ -9,6 +9,7 @@ import pytest
 
 from xlamem import compute
 from xlamem.compute import activations, interventions
+from xlamem.compute.layers import scopes_folded
 from xlamem.compute.op_names import (
     ends_in_move,
     folded_paths,
@@ -173,6 +174,12 @@ def test_primitives_with_parameters() -> None:
         assert re.search(activations._WEIGHTED, f"jit(f)/mlp/{name}")
         assert not ends_in_move(names(f"jit(f)/mlp/{name}"))[0]
     assert ends_in_move(names("jit(f)/mlp/slice", "jit(f)/mlp/slice[start_indices=(0, 0)]")).all()
+
+
+def test_families_of_layers() -> None:
+    """The last number is that of the layer."""
+    layers = ["encoder_2/layer_17", "h[12]", "block3", "embed"]
+    assert scopes_folded(names(*layers)).to_pylist() == ["encoder_2/layer_*", "h[*]", "block*", "embed"]
 
 
 def test_folded_paths_of_names() -> None:

@@ -27,6 +27,7 @@ from xlamem.compute.columns import groups_of, runs, sums_of
 from xlamem.compute.explanation import _Rows
 from xlamem.compute.grouping import key_column
 from xlamem.compute.hlo_trace import HloTrace
+from xlamem.compute.in_use import Window
 from xlamem.compute.interventions import _small_cells
 from xlamem.compute.layers import LayerActivations
 from xlamem.compute.layout import can_be_added, module_lengths, schedule_lengths
@@ -785,6 +786,32 @@ def test_the_context_of_an_asynchronous_operation(
     )
     rows = compute.live_set(xlamem.read(make(members)), 1).to_pylist()
     assert [r["kind"] for r in sorted(rows, key=lambda r: r["value_id"])] == kinds
+
+
+def test_columns_of_a_window() -> None:
+    """A column for each step, or for each stretch of steps in which nothing changes."""
+    steps = np.arange(8)
+    window = Window(np.arange(1), np.array([0, 3, 5]), 8)
+    assert window.column(steps).tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
+    assert window.first_step(np.arange(3)).tolist() == [0, 3, 5]
+    assert window.last_step(np.arange(3)).tolist() == [2, 4, 7]
+    assert window.expand(np.array([[7, 9, 8]])).tolist() == [[7, 7, 7, 9, 9, 8, 8, 8]]
+    whole = Window(np.arange(1), None, 8)
+    for columns in (whole.column(steps), whole.first_step(steps), whole.last_step(steps), whole.expand(steps)):
+        assert columns.tolist() == steps.tolist()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_steps_at_which_something_changes(seed: int) -> None:
+    """Between them, nothing does, whether the last step of a range counts or not."""
+    draw, steps = random.Random(seed), 12
+    ranges = [(a, draw.randrange(a, steps)) for a in (draw.randrange(steps) for _ in range(draw.randrange(5)))]
+    changed = in_use._changes(*(np.array([r[i] for r in ranges], np.int64) for i in (0, 1)), steps)
+    for ends in ([b for _, b in ranges], [max(b - 1, a) for a, b in ranges]):
+        live = [[i for i, (a, _) in enumerate(ranges) if a <= t <= ends[i]] for t in range(steps)]
+        assert {0, *(t for t in range(1, steps) if live[t] != live[t - 1])} <= {*changed.tolist()}
+    wanted = {0, *(t for a, b in ranges for t in (a, max(b, a + 1), b + 1))}
+    assert changed.tolist() == sorted(t for t in wanted if t < steps)
 
 
 def test_many_spaces_are_shown_one_at_a_time(make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
