@@ -81,6 +81,15 @@ def test_as_many_samples_as_features(samples: int, n: int, make: Make) -> None:
     assert len(advice(program(make, [HEAD._replace(uses=""), logits, *others]), "loss")) == n
 
 
+def test_gradients_with_as_many_elements_as_logits(make: Make) -> None:
+    """They are those of weights with 512 features, and remain if the loss is computed in chunks."""
+    weights = argument("p['w']", "f32[512,4096]", 1)
+    weights = weights._replace(allocation=weights.allocation[:-1] + ", maybe-live-out:")
+    gradient = Buffer("dot.9", "f32[512,4096]", (4, 6), f"{BACKWARD}/dot_general")
+    (row,) = loss_advice(make, LOGITS, SOFTMAX, weights, gradient)
+    assert row["n_buffers"] == 2
+
+
 @pytest.mark.parametrize("shape", ["f32[1024,1024]", "f32[16,4096]"])
 def test_weights_besides_those_of_the_logits(shape: str, make: Make) -> None:
     """The gradient of the largest weights with a dimension of classes is that to which each chunk adds."""

@@ -349,6 +349,7 @@ ENTRY %main (p: (f32[2], f32[2]), q: f32[2]) -> f32[2] {
     found = [xlamem.buffer(dump, i).value for i in (3, 4)]
     names = ("op_name", "argument", "argument_index")
     assert [[f[name] for name in names] for f in found] == [["state", 0, "{1}"], ["batch", 1, "{}"]]
+    assert [xlamem.buffer(dump, i).value["origin"] for i in range(5)] == ["own"] * 3 + ["argument"] * 2
 
 
 @pytest.mark.parametrize(("written", "name"), [("%sum", None), ("%c", "jit(f)/initial/tanh")])
@@ -389,6 +390,22 @@ def test_what_computes_has_its_own_name_even_if_that_is_of_a_move(
     values = [value(i, "ab"[i], offset=8 * i) for i in range(2)]
     dump = xlamem.read(make(attacks.dump(values, size=16, records=records, ranges=["a{}:0-2", "b{}:1-3"])))
     assert xlamem.buffer(dump, 0).value["op_name"] == name
+
+
+@pytest.mark.parametrize(("opcode", "name"), [("sort", "jit(f)/copy"), ("copy", "jit(f)/mlp/tanh")])
+def test_a_trace_ends_at_what_computes_even_if_it_has_the_name_of_a_move(
+    opcode: str, name: str, make: Callable[..., Path]
+) -> None:
+    text = f"""ENTRY %main (x: f32[2]) -> f32[2] {{
+  %x = f32[2] parameter(0)
+  %a = f32[2] tanh(%x), metadata={{op_name="jit(f)/mlp/tanh"}}
+  %b = f32[2] {opcode}(%a), metadata={{op_name="jit(f)/copy"}}
+  ROOT %c = f32[2] copy(%b)
+}}
+"""
+    records = [record(1, "c", "f32[2]{0} copy(%b)")]
+    members = attacks.dump([value(1, "c")], records=records, ranges=["c{}:1-3"], hlo=attacks.hlo(text))
+    assert xlamem.buffer(xlamem.read(make(members)), 1).value["op_name"] == name
 
 
 @pytest.mark.parametrize("with_hlo", [True, False])
