@@ -156,6 +156,13 @@ def test_what_the_forward_pass_computes_between_the_logits_and_the_loss(start: i
     assert len(loss_advice(make, LOGITS, loss, other, SOFTMAX._replace(live=(6, 7)))) == n
 
 
+def test_what_the_backward_pass_computes_again_is_not_behind_the_logits(make: Make) -> None:
+    """It has the name of the forward pass, but comes later."""
+    again = Buffer("tanh.1", "f32[8,64,2048]", (5, 6), "jit(f)/jvp()/tanh")
+    gradient = Buffer("mul.1", "f32[8]", (6, 7), f"{BACKWARD}/mul")
+    assert len(loss_advice(make, LOGITS, SOFTMAX, again, gradient)) == 1
+
+
 @pytest.mark.parametrize(("trips", "n"), [(8, 0), (5, 1)])
 def test_what_a_loop_stacks_is_no_logits(trips: int, n: int, make: Make) -> None:
     """Its first dimension is the number of iterations, which are no samples."""

@@ -252,14 +252,19 @@ def test_what_others_read_of_a_layer_is_kept(frame: int, make: Make) -> None:
     ("user", "n"),
     [("layer_{}", 1), ("", 1), ("layer_9", 0), ("head", 0)],  # that of the same layer, or of nothing that is known
 )
-def test_what_another_layer_reads_is_kept(user: str, n: int, make: Make) -> None:
-    """If that is all there is, nothing is saved."""
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_what_another_layer_reads_is_kept(user: str, n: int, is_copied: bool, make: Make) -> None:
+    """If that is all there is, nothing is saved. A copy is kept as well if what it copies is read."""
     buffers = []
     for i, layer in enumerate(LAYERS[:3]):
         name = f"jit(f)/transpose(jvp({user.format(i)}))/mul" if user else ""
-        uses = f"  u.{i}, operand 0"
+        uses, instruction = f"  u.{i}, operand 0", f"copy(%x.{i})" if is_copied else "add(%x, %x)"
+        if is_copied:
+            both = f"{uses}\n  h.{i}, operand 0"
+            buffers.append(Buffer(f"x.{i}", "f32[2,2]", (i, 8 - i), f"{layer}/dot_general", uses=both))
+            uses = ""
         buffers += [
-            Buffer(f"h.{i}", "f32[64,64]", (i, 8 - i), f"{layer}/dot_general", uses=uses),
+            Buffer(f"h.{i}", "f32[64,64]", (i, 8 - i), f"{layer}/dot_general", instruction, uses=uses),
             Buffer(f"u.{i}", "f32[8,8]", (8 - i, 9 - i), name),
             Buffer(f"g.{i}", "f32[8]", (8 - i, 9 - i), f"jit(f)/transpose(jvp(layer_{i}))/sub"),
         ]

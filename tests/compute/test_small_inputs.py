@@ -548,7 +548,7 @@ def test_updates_of_an_argument_are_one_chain(make: Callable[..., Path]) -> None
 
 @pytest.mark.parametrize(
     ("index", "given", "iterations"),
-    [("i", "step", 6), ("i", "zero", None), ("here", "step", None), ("cut", "step", 6)],
+    [("i", "step", 6), ("i", "zero", None), ("here", "step", None), ("cut", "step", 6), ("both", "step", 6)],
 )
 @pytest.mark.parametrize("order", ["xui", "iux", "xiu"])
 def test_a_loop_that_writes_slices_of_another_dimension(
@@ -564,6 +564,9 @@ def test_a_loop_that_writes_slices_of_another_dimension(
   ROOT %d = f32[6,8] dynamic-update-slice(%x, %u, %{index}, %i)
 }}
 """
+    if index == "both":
+        fused = fused.replace("ROOT %d", "%e").replace("%both", "%here")
+        fused = fused.replace("\n}", "\n  ROOT %d = f32[6,8] dynamic-update-slice(%e, %u, %i, %i)\n}")
     body = f"""%body (t: (f32[6,8], s32[])) -> (f32[6,8], s32[]) {{
   %t = (f32[6,8], s32[]) parameter(0)
   %c = f32[6,8] get-tuple-element(%t), index=0

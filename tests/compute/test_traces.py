@@ -408,11 +408,11 @@ def test_a_trace_ends_at_what_computes_even_if_it_has_the_name_of_a_move(
     assert xlamem.buffer(xlamem.read(make(members)), 1).value["op_name"] == name
 
 
-@pytest.mark.parametrize("with_hlo", [True, False])
+@pytest.mark.parametrize(("with_hlo", "is_first"), [(True, False), (True, True), (False, False)])
 def test_what_only_the_hlo_text_shows_to_be_written_slice_by_slice(
-    with_hlo: bool, make: Callable[..., Path]
+    with_hlo: bool, is_first: bool, make: Callable[..., Path]
 ) -> None:
-    """Neither the name of the fusion nor its op_name does."""
+    """Neither the name of the fusion nor its op_name does. It may be the first instruction of the text."""
     shape = "(f32[6,8], s32[])"
     loop = f'{shape} while(%a), condition=%c, body=%body, backend_config={{"known_trip_count":{{"n":"6"}}}}'
     fused = """%inner (x: f32[6,8], u: f32[1,8], i: s32[]) -> f32[6,8] {
@@ -422,6 +422,9 @@ def test_what_only_the_hlo_text_shows_to_be_written_slice_by_slice(
   ROOT %d = f32[6,8] dynamic-update-slice(%x, %u, %i, %i)
 }
 """
+    if is_first:
+        head, *inner, root, end = fused.splitlines()
+        fused = "\n".join([head, root, *inner, end, ""])
     body = f"""%body (t: {shape}) -> {shape} {{
   %t = {shape} parameter(0)
   %c = f32[6,8] get-tuple-element(%t), index=0
