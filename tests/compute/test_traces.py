@@ -646,6 +646,25 @@ def test_a_written_slice_names_a_fusion_without_the_hlo_text(
     assert (found["op_name"], found["origin"]) == wanted
 
 
+@pytest.mark.parametrize(("name", "is_known"), [("jit(f)/sin", True), ("", False)])
+def test_a_written_slice_that_is_named_after_a_reader_names_nothing(
+    name: str, is_known: bool, make: Callable[..., Path]
+) -> None:
+    """The fusion that writes it has nothing to do with what else reads it."""
+    fusion = "w_dynamic-update-slice_fusion"
+    metadata = f', metadata={{op_name="{name}"}}' if name else ""
+    records = [
+        record(0, "new", f"f32[8]{{0}} add(%p, %q){metadata}", uses=f"  {fusion}, operand 1\n  reader, operand 0"),
+        record(1, "reader", attacks.op_name("jit(f)/mlp/tanh")),
+        record(2, fusion, "f32[16]{0} fusion(%x, %new), kind=kLoop, calls=%f"),
+    ]
+    values = [value(0, "new", 32, 64, "f32[8]{0}"), value(1, "reader", 8, 96), value(2, fusion, 64, 0, "f32[16]{0}")]
+    members = attacks.dump(values, size=104, records=records, ranges=["new{}:0-2", "reader{}:1-3", f"{fusion}{{}}:3-4"])
+    dump = xlamem.read(make(members))
+    assert xlamem.buffer(dump, 0).value["op_name"] == (name or "jit(f)/mlp/tanh")
+    assert xlamem.buffer(dump, 2).value["op_name"] == (name if is_known else None)
+
+
 @pytest.mark.parametrize(
     ("cache", "wanted"),
     [
