@@ -226,12 +226,18 @@ def test_small_slots() -> None:
 
 @pytest.mark.parametrize(("n", "n_rows"), [(64, 1), (63, 0)])
 def test_small_buffers_that_keep_a_slot_in_turn(n: int, n_rows: int, make: Make) -> None:
-    """Of 64 KiB, behind a large buffer. Fewer than 64 of them are not worth a row."""
+    """Of 64 KiB, behind a large buffer. Fewer than 64 of them are not worth a row.
+
+    What is in another allocation does not matter.
+    """
     shapes = ["(f32[2]{0}, s32[])" if i % 4 == 0 else "f32[2]{0}" for i in range(n)]
     values = [value(n, "large", 1 << 16, 0, "f32[16384]{0}")]
     values += [value(i, f"a.{i}", 8, 1 << 16, shape) for i, shape in enumerate(shapes)]
     ranges = [f"large{{}}:0-{n}", *(f"a.{i}{{}}:{i}-{i}" for i in range(n))]
-    dump = xlamem.read(make(attacks.dump(values, size=1 << 17, steps=n, ranges=ranges)))
+    allocations = f"allocation 0: size {1 << 17}, preallocated-temp:\n{''.join(values)}"
+    allocations += f"allocation 1: size {1 << 17}, preallocated-temp:\n{value(99, 'other', 1 << 17, 0, 'f32[32768]{0}')}"
+    ranges.append("other{}:0-1")
+    dump = xlamem.read(make(attacks.dump([], allocations=allocations, steps=n, ranges=ranges)))
     rows = [r for r in xlamem.advise(dump).to_pylist() if r["kind"] == "slots"]
     assert [(r["n_buffers"], r["lower"], r["upper"]) for r in rows] == [(n, 0, (1 << 16) * 21 // 20)] * n_rows
     assert all("16 of them are tables of tuples" in r["action"] for r in rows)

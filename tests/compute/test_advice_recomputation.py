@@ -587,6 +587,15 @@ def test_a_loop_without_a_phase_has_that_of_its_writer(begin: int, phases: list[
     assert a.phase[:2].tolist() == phases
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_when_the_backward_pass_begins(order: int, make: Make) -> None:
+    """With its first instruction, whichever op_name is the first of the dump."""
+    names = ["jit(f)/jvp()/tanh", "jit(f)/transpose(jvp())/mul"]
+    buffers = [Buffer(f"a.{i}", "f32[8]", (5 * i, 9), name) for i, name in enumerate(names)]
+    a = LayerActivations(WhatIf(program_of(program(make, buffers[::order]))))
+    assert np.flatnonzero(a.is_backward).tolist() == [*range(5, 11)]
+
+
 def test_transposed_weights_are_like_weights(make: Make) -> None:
     """Gradients often have their dimensions in another order."""
     weights = argument("w", "f32[64,48]", 0)._replace(allocation="parameter 0, shape |f32[64,48]|, maybe-live-out:")

@@ -12,7 +12,7 @@ import pytest
 from conftest import DUMPS, every
 
 import xlamem
-from xlamem.compute.one_buffer import LISTED
+from xlamem.compute.one_buffer import LISTED, N_SUGGESTED
 
 ALL = sorted(path.name for path in DUMPS.iterdir() if path.is_dir())
 
@@ -161,6 +161,15 @@ def test_hints_for_names_that_no_buffer_has(name: str, hint: str) -> None:
     with pytest.raises(xlamem.UsageError) as error:
         xlamem.buffer(dump, name)
     assert str(error.value) == f"no buffer {name!r} in {dump.name}; {hint}"
+
+
+def test_names_that_contain_a_text_are_suggested(make: Callable[..., Path]) -> None:
+    """The first ones, whether their letters are capital or not."""
+    names = ["Alpha.1", "beta", "alpha.2", "alpha.3", "alpha.4", "alpha.5", "alpha.6", "alpha.7"]
+    dump = xlamem.read(make(attacks.dump([attacks.value(i, name, offset=8 * i) for i, name in enumerate(names)])))
+    first = [name for name in names if name != "beta"][:N_SUGGESTED]
+    with pytest.raises(xlamem.UsageError, match=re.escape(f"did you mean {', '.join(first)}?")):
+        xlamem.buffer(dump, "LPH")
 
 
 def test_ids_of_19_digits(make: Callable[..., Path]) -> None:
