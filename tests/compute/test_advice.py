@@ -235,7 +235,8 @@ def test_small_buffers_that_keep_a_slot_in_turn(n: int, n_rows: int, make: Make)
     values += [value(i, f"a.{i}", 8, 1 << 16, shape) for i, shape in enumerate(shapes)]
     ranges = [f"large{{}}:0-{n}", *(f"a.{i}{{}}:{i}-{i}" for i in range(n))]
     allocations = f"allocation 0: size {1 << 17}, preallocated-temp:\n{''.join(values)}"
-    allocations += f"allocation 1: size {1 << 17}, preallocated-temp:\n{value(99, 'other', 1 << 17, 0, 'f32[32768]{0}')}"
+    other = value(99, "other", 1 << 17, 0, "f32[32768]{0}")
+    allocations += f"allocation 1: size {1 << 17}, preallocated-temp:\n{other}"
     ranges.append("other{}:0-1")
     dump = xlamem.read(make(attacks.dump([], allocations=allocations, steps=n, ranges=ranges)))
     rows = [r for r in xlamem.advise(dump).to_pylist() if r["kind"] == "slots"]

@@ -339,6 +339,11 @@ def test_attention_of_more_heads_than_samples(make: Make) -> None:
     assert "in 16 parts" in row["action"]
 
 
+def test_attention_of_one_sample_with_several_heads(make: Make) -> None:
+    (row,) = attention_advice(make, *(b._replace(shape=b.shape.replace("8,4,", "1,16,")) for b in ATTENTION))
+    assert "in 16 parts" in row["action"]
+
+
 def test_attention_of_one_sample_with_one_head(make: Make) -> None:
     assert attention_advice(make, *(b._replace(shape=b.shape.replace("8,4,", "1,1,")) for b in ATTENTION)) == []
 
