@@ -22,7 +22,7 @@ from xlamem.compute import batches, in_use, peaks, rematerialization, uses
 from xlamem.compute.advice import saved_together
 from xlamem.compute.arenas import _reach
 from xlamem.compute.bills import Sums
-from xlamem.compute.buffer_names import _SIZES, _iterations, stacked_over
+from xlamem.compute.buffer_names import _SIZES, _iterations, stacked_over, trip_counts_of
 from xlamem.compute.columns import groups_of, runs, sums_of
 from xlamem.compute.explanation import _Rows
 from xlamem.compute.grouping import key_column
@@ -668,7 +668,9 @@ def test_the_limit_of_a_loop_without_a_trip_count(
     records += [record(5, "lt", f"pred[] {compare}"), record(6, "n", "s32[] constant(6)")]
     ranges = ["w{1}:0-3", f"{names[2]}{{}}:1-2", "w{2}:0-3", f"{names[4]}{{}}:1-2", "lt{}:1-2", "n{}:0-3"]
     members = attacks.dump(values, records=records, ranges=ranges, hlo=attacks.hlo(condition, body, entry))
-    found = xlamem.live_set(xlamem.read(make(members)), 2).to_pylist()
+    dump = xlamem.read(make(members))
+    assert trip_counts_of(program(dump)) == [iterations or -1]
+    found = xlamem.live_set(dump, 2).to_pylist()
     assert {(r["shape"][:8], r["iterations"]) for r in found if r["shape"].startswith("f32")} == {
         ("f32[6,8]", iterations),
         ("f32[4,8]", None),
