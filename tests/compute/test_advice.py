@@ -454,7 +454,8 @@ def test_an_array_without_elements_has_no_layout_to_change(make: Make) -> None:
 
 @pytest.mark.parametrize(
     ("shape", "color", "is_advised"),
-    [("f32[8,8]{1,0:T(8,128)}", 0, True), ("f32[8,8]{1,0:T(8,128)}", 5, False), ("f32[]{:T(1024)}", 0, False)],
+    [("f32[8,8]{1,0:T(8,128)}", 0, True), ("f32[8,8]{1,0:T(8,128)}", 5, False), ("f32[]{:T(1024)}", 0, False),
+     ("u8[1]{0:T(4096)}", 0, True)],
 )
 def test_arguments_whose_layout_could_change(shape: str, color: int, is_advised: bool, make: Make) -> None:
     """Not those in the host's memory, nor numbers, which are padded as well."""

@@ -552,6 +552,20 @@ def test_a_checkpointed_loop_that_keeps_only_what_it_passes_on(n: int, kinds: se
     assert {r["kind"] for r in xlamem.advise(dump).to_pylist()} & {"offload", "recompute"} == kinds
 
 
+def test_when_the_stacks_of_a_loop_are_read(make: Make) -> None:
+    """From the first use of any of them to the end of the last one."""
+    name = "jit(f)/jvp()/while"
+    ends = [(7, 5), (6, 4), (8, 6)]
+    stacks = [
+        Buffer(f"while.1{{{i}}}", "f32[8,64,64]", (2, end), name, uses=f"  s.{step}, operand 0")
+        for i, (end, step) in enumerate(ends, 1)
+    ]
+    gradient = Buffer("g", "f32[64]", (4, 9), "jit(f)/transpose(jvp())/while/body/mul")
+    dump = program(make, [loop("while.1", 8, name, live=(2, 2)), *stacks, gradient])
+    (found,) = LayerActivations(WhatIf(program_of(dump))).stacks
+    assert found.read == (4, 8)
+
+
 def test_two_iterations_of_an_offloaded_stack_are_in_memory(make: Make) -> None:
     """One is read while the next one comes. Until the backward pass begins, none is."""
     name, scope = "jit(f)/jvp()/while", "jit(f)/transpose(jvp())/while/body/checkpoint/"

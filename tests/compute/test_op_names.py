@@ -176,6 +176,14 @@ def test_primitives_with_parameters() -> None:
     assert ends_in_move(names("jit(f)/mlp/slice", "jit(f)/mlp/slice[start_indices=(0, 0)]")).all()
 
 
+def test_folded_numbers() -> None:
+    """Those that are a component, or follow a joint, or the name of a layer."""
+    paths = names("12/dot", "a/12/dot", "h[12]/dot", "x_12/dot", "block3/dot", "conv3/dot", "12a/dot")
+    assert shortened_paths(paths, None, fold=True).to_pylist() == [
+        "*/dot", "a/*/dot", "h[*]/dot", "x_*/dot", "block*/dot", "conv3/dot", "12a/dot",
+    ]  # fmt: skip
+
+
 def test_families_of_layers() -> None:
     """The last number is that of the layer."""
     layers = ["encoder_2/layer_17", "h[12]", "block3", "embed"]

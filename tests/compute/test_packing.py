@@ -125,6 +125,17 @@ def test_the_search_goes_on_from_the_last_order_that_is_as_good() -> None:
     assert search.attempts == 5
 
 
+@pytest.mark.parametrize(("height", "seconds"), [(4, 10), (5, 0)])
+def test_the_search_ends_with_an_optimal_packing_or_without_time(height: int, seconds: int) -> None:
+    """It tries one order in any case."""
+    blocks: Any = SimpleNamespace(height=1, offset=0, items=np.array([0]), block=np.array([0]))
+    blocks.orders, blocks.place = lambda: [[0], [1]], lambda order, best_fit: np.array([height - 1])
+    search = _Search(SimpleNamespace(position=np.array([9]), least=4))  # type: ignore[arg-type]
+    search.__dict__["blocks"] = blocks
+    search.run(seconds)
+    assert search.attempts == 1
+
+
 @pytest.mark.parametrize(("chance", "chosen"), [(0.69, 2), (0.7, 3)])
 @pytest.mark.parametrize("to", [0, 1, 2])
 def test_a_varied_order_has_one_block_further_ahead(chance: float, chosen: int, to: int) -> None:

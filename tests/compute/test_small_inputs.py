@@ -209,9 +209,9 @@ def test_a_reader_that_is_independent_of_a_writer(
 
 
 def test_a_trace_that_is_lost_ends_at_the_whole_fusion() -> None:
-    rows, elements, fallback = np.array([-1, 5, -1]), np.array([1, 2, 3]), np.array([7, 8, -1])
+    rows, elements, fallback = np.array([-1, 5, -1, 0]), np.array([1, 2, 3, 4]), np.array([7, 8, -1, 9])
     found = HloTrace._with_fallback(None, rows, elements, fallback)  # type: ignore[arg-type]
-    assert [column.tolist() for column in found] == [[7, 5, -1], [-1, 2, 3]]
+    assert [column.tolist() for column in found] == [[7, 5, -1, 0], [-1, 2, 3, 4]]
 
 
 def causes(buffers: list[dict[str, Any]], usage: list[dict[str, Any]] = [], **report: Any) -> Any:  # noqa: B006

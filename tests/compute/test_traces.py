@@ -753,6 +753,7 @@ def test_initial_values_that_a_trace_ends_at_name_nothing(make: Callable[..., Pa
         ("wrapped_copy", "", ("jit(f)/y/transpose", "operand")),
         ("wrapped_slice.12", "", ("jit(f)/y/transpose", "operand")),
         ("wrapped_add", "", (None, "none")),
+        ("wrapped_copy.3.clone", "", (None, "none")),
         ("wrapped_copy", ', metadata={op_name="jit(f)/while"}', ("jit(f)/while", "none")),  # not added by XLA
     ],
 )
@@ -1055,6 +1056,20 @@ def test_phases_by_source_file(name: str, file: str, phase: str | None, make: Ca
     instruction = f'f32[2]{{0}} tanh(%x), metadata={{op_name="{name}" source_file="{file}" source_line=3}}'
     dump = xlamem.read(make(attacks.dump([value(1, "a")], records=[record(1, "a", instruction)], ranges=["a{}:0-3"])))
     assert xlamem.buffer(dump, 1).value["phase"] == phase
+
+
+def test_the_phase_of_a_reader_is_not_that_of_what_it_reads(make: Callable[..., Path]) -> None:
+    """The backward pass reads what the forward pass has computed, whereas a copy has the phase of its operand."""
+    records = [
+        record(0, "a", "f32[2]{0} add(%x, %y)", uses="  b, operand 0"),
+        record(1, "b", attacks.op_name("jit(f)/transpose(jvp(mlp))/mul"), uses="  c, operand 0"),
+        record(2, "c", "f32[2]{0} copy(%b)"),
+    ]
+    values = [value(i, name, offset=8 * i) for i, name in enumerate("abc")]
+    dump = xlamem.read(make(attacks.dump(values, size=24, records=records, ranges=[f"{n}{{}}:0-3" for n in "abc"])))
+    found = [xlamem.buffer(dump, i).value for i in range(3)]
+    assert {f["op_name"] for f in found} == {"jit(f)/transpose(jvp(mlp))/mul"}
+    assert [(f["phase"], f["kind"]) for f in found] == [(None, None), *[("backward", "gradient")] * 2]
 
 
 def test_kinds_of_arguments(make: Callable[..., Path]) -> None:
