@@ -214,6 +214,56 @@ def test_logits_of_inference(make: Make) -> None:
     assert loss_advice(make, LOGITS._replace(op_name="jit(f)/dot_general")) == []
 
 
+# -- selections ----------------------------------------------------------------------------------
+
+ALL = Buffer("dot.1", "f32[8,64,512]", (1, 3), "jit(f)/dot_general", "dot(%x, %y)", uses="  gather.1, operand 0")
+LAST = Buffer("gather.1", "f32[8,512]", (3, 5), "jit(f)/jit(take_along_axis)/gather", "gather(%x, %y)")
+
+
+def selected(make: Make, *buffers: Buffer) -> list[Row]:
+    return advice(program(make, [argument("params", "f32[32,512]", 0), *buffers]), "reduce")
+
+
+def test_logits_of_the_last_position(make: Make) -> None:
+    (row,) = selected(make, ALL, LAST)
+    assert row["action"].startswith("The program only uses parts of f32[8,64,512], such as f32[8,512]. Select them")
+    assert (row["lower"], row["upper"]) == (int(0.7 * ALL.size), ALL.size + LAST.size)
+    assert (row["n_buffers"], row["bytes"], row["confidence"]) == (1, ALL.size, "likely")
+
+
+def test_logits_that_are_selected_in_steps_and_computed_twice(make: Make) -> None:
+    half = Buffer("slice.1", "f32[8,64,256]", (3, 5), LAST.op_name, "fusion(%x), kind=kLoop, calls=%f")
+    again = ALL._replace(name="dot.1.remat", live=(3, 5), uses="  slice.1, operand 0")
+    (row,) = selected(make, ALL._replace(uses="  slice.1, operand 0"), half, again, LAST._replace(live=(5, 6)))
+    assert (row["n_buffers"], row["bytes"]) == (3, 2 * ALL.size + half.size)
+
+
+@pytest.mark.parametrize(
+    ("product", "selection", "n"),
+    [
+        (ALL, LAST._replace(shape="f32[8,8,512]"), 1),
+        (ALL, LAST._replace(shape="f32[8,9,512]"), 0),  # more than an eighth
+        (ALL, LAST._replace(op_name="jit(f)/argmax"), 0),
+        (ALL, LAST._replace(op_name="jit(f)/slice"), 1),
+        (ALL._replace(op_name="jit(f)/add"), LAST, 0),  # no product
+        (ALL._replace(uses=""), LAST, 0),
+        (ALL._replace(uses="  gather.1, operand 0\n  argmax, operand 0"), LAST, 0),  # all of it is used
+        (ALL._replace(op_name="jit(f)/jvp()/dot_general"), LAST._replace(op_name="jit(f)/transpose(jvp())/gather"), 0),
+    ],
+)
+def test_what_is_selected(product: Buffer, selection: Buffer, n: int, make: Make) -> None:
+    other = Buffer("argmax", "s32[8,64]", (3, 5), "jit(f)/argmax", "fusion(%x)")
+    assert len(selected(make, product, selection, other)) == n
+
+
+@pytest.mark.parametrize(("heads", "n"), [(8, 1), (9, 0)])
+def test_slices_that_use_all_of_a_product(heads: int, n: int, make: Make) -> None:
+    """An eighth at most, in all."""
+    uses = "\n".join(f"  slice.{i}, operand 0" for i in range(heads))
+    slices = [Buffer(f"slice.{i}", "f32[8,512]", (3, 5), "jit(f)/slice", "slice(%x)") for i in range(heads)]
+    assert len(selected(make, ALL._replace(uses=uses), *slices)) == n
+
+
 # -- pairs ---------------------------------------------------------------------------------------
 
 USERS = Buffer("dot.1", "f32[512,32]", (1, 4), FORWARD, uses="  dot.2, operand 0")

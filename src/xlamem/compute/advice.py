@@ -36,6 +36,7 @@ from .logits import chunked_losses
 from .loop_results import histories, reductions
 from .program import program
 from .rematerialization import chunks, narrower_types, offloads, recomputations
+from .selections import selections
 from .sharding import unsharded_arguments
 from .what_if import Change, WhatIf
 
@@ -63,6 +64,7 @@ _OF_ACTIVATIONS: tuple[Callable[[LayerActivations], Iterator[Intervention]], ...
     attention_by_parts,
     reductions,
     histories,
+    selections,
     smaller_batches,
 )
 
