@@ -36,7 +36,7 @@ def selections(a: LayerActivations) -> Iterator[Intervention]:
     value, user, _, _ = uses_of(p)
     large = np.flatnonzero(w.in_arena & w.at_peak & a.is_product & (p.extent >= MIN_PRODUCT * w.total))
     large = largest_first(w, large)
-    _, first = np.unique(codes[p.instruction_row[large]], return_index=True)  # XLA may compute a product again
+    _, first = np.unique(take(codes, p.instruction_row[large]), return_index=True)  # XLA may compute a product again
     for product in large[np.sort(first)][:MAX_PRODUCTS].tolist():
         readers = np.unique(user[(value == product) & (user >= 0)])
         if len(readers) and is_selecting[readers].all():
