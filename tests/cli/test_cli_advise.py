@@ -92,7 +92,7 @@ def test_rows_that_are_alike_say_where_their_code_is_called(monkeypatch: pytest.
 def test_budgets(run: Any) -> None:
     reached = sentence(run(PROGRAM, "--budget", "5GiB")[1])
     assert reached == (
-        "The following saves at least 1.66 GiB: 4.65 GiB must fit then, within the budget of 5.00 GiB."
+        "The following saves at least 1.55 GiB: 4.77 GiB must fit then, within the budget of 5.00 GiB."
     )
     far = sentence(run(PROGRAM, "--budget", "1GiB")[1])
     assert "together save at least" in far

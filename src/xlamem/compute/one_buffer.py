@@ -101,7 +101,7 @@ def buffer(dump: DumpLike, name: str | int) -> Buffer:
         end=end if start >= 0 else None,
         peak_step=peak_step if peak_step >= 0 else None,
         definer=p.tables["instructions"].slice(row, 1).to_pylist()[0] if row >= 0 else None,
-        calls=calls_to(dump, int(p.value_ids[value])),
+        calls=_calls(p, value),
         users=_users(p, value),
         positions=_of_value(p, "positions", value, ["instruction", "shape_index"]),
         mates=_mates(p, value),
@@ -113,7 +113,11 @@ def buffer(dump: DumpLike, name: str | int) -> Buffer:
 def calls_to(dump: DumpLike, value_id: int) -> list[Row]:
     """Return file, line and function of the source line of a value and of the calls to it, the innermost first."""
     p = program(dump)
-    return calls_outside(p.optional("frames"), int(stack_frames(p, p.row_of_value(np.array([value_id])))[0]))
+    return _calls(p, int(p.row_of_value(np.array([value_id]))[0]))
+
+
+def _calls(p: Program, value: int) -> list[Row]:
+    return calls_outside(p.optional("frames"), int(stack_frames(p, np.array([value]))[0]))
 
 
 def _find(p: Program, name: str | int) -> int:
