@@ -91,13 +91,18 @@ def _advice(rows: Sequence[Row], fits: Fits | None, width: int | None) -> list[T
     """Return a line for each intervention, and the command that says more."""
     if not rows or fits is None:
         return []
-    bounds = [f"{size(row['lower'])} to {size(row['upper'])} less" for row in rows]
-    texts = [one_line(f"{_place(row)}: {bound}") for row, bound in zip(rows, bounds, strict=True)]
+    texts = [one_line(f"{_place(row)}: {_saved(row)}") for row in rows]
     texts = [shorten(text, width and width - INDENT) for text in texts]
     lead, command = "how, and what else helps:", f"xlamem advise PATH{_budget(fits)}"
     together = f"{lead} {command}"
     more = [together] if width is None or INDENT + len(together) <= width else [lead, command]
     return [field("" if i else "advice", text) for i, text in enumerate([*texts, *((line, "dim") for line in more)])]
+
+
+def _saved(row: Row) -> str:
+    """Return how much less an intervention needs; it may need more."""
+    lower, upper = row["lower"], row["upper"]
+    return f"{size(lower)} to {size(upper)} less" if lower >= 0 else f"{size(-lower)} more to {size(upper)} less"
 
 
 def _place(row: Row) -> str:
