@@ -220,8 +220,9 @@ export interface Buffers {
   layer_index: IntColumn;
   iterations: IntColumn;
   /**
-   * By how much the peak of its space would be lower without it, at most; -1 if it is not known. In a parameter, a
-   * constant or an output it is known for one value only, which stands for the entire allocation.
+   * By how much the peak of its space would be lower without it and what is updated in its place, at most; -1 if it is
+   * not known. In a parameter, a constant or an output it is known for one value only, which stands for the entire
+   * allocation.
    */
   saving: IntColumn;
 }

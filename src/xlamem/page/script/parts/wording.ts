@@ -91,13 +91,13 @@ export function peakNote(data: ProgramData, buffer: number): string {
   return `${first <= peak && peak <= last ? "Live" : "Not live"} at the peak, step ${number(peak)}.`;
 }
 
-/** By how much the peak would be lower without it. */
+/** By how much the peak would be lower without it and what is updated in its place. */
 export function savingNote({ allocations, buffers, model }: ProgramData, buffer: number): string {
   const saving = buffers.saving[buffer]!;
   const space = model.spaces[allocations.space[buffers.allocation[buffer]!]!]?.memory_space ?? "memory";
   if (saving < 0) return "";
   const change = saving ? `at most ${exactSize(saving)} lower` : "the same";
-  return `Without it, the peak of ${space} would be ${change}.`;
+  return `Without the buffer, the peak of ${space} would be ${change}.`;
 }
 
 /** Bytes that the layout adds, with their share; empty if there are none, or if they are not known. */
