@@ -35,7 +35,7 @@ from xlamem.compare.ordering import by_group, groups, in_order, labels_in_order,
 from xlamem.compare.points import _natural, _ordered, _places, _relative
 from xlamem.compare.programs import FilePrograms, ProgramEntry, Programs, no_such_value, relative_folders
 from xlamem.compare.rows import Shape, ShapePairs, parsed, replaced_dimensions
-from xlamem.compare.shape_edits import Collectives, _as_in, _collective_counts, _frequent, _n_devices
+from xlamem.compare.shape_edits import Collectives, _as_in, _collective_counts, _frequent
 
 CHANCE = random.Random()
 
@@ -253,18 +253,6 @@ def test_pairs_of_shapes() -> None:
     assert pairs.with_ratios([Fraction(1, 2)]).tolist() == half
     assert not pairs.with_ratios([Fraction(2), Fraction(1)]).any()
     assert ShapePairs(a[:0], b[:0], array([])).where(lambda *_: True).tolist() == []
-
-
-@pytest.mark.parametrize(
-    ("text", "n"),
-    [
-        ("", 1), ("replica_groups={{0,1},{2,3}}", 4), ("replica_groups={{0,1,2}}, x={9}", 3),
-        ("replica_groups=[2,4]<=[8]", 8), ("replica_groups=[1,1]<=[1]", 1),
-        ("replica_groups=mesh['x'=2,'y'=3]", 6), ("channel_id=1, dimensions={0}", 1),
-    ],
-)  # fmt: skip
-def test_devices_of_a_collective(text: str, n: int) -> None:
-    assert _n_devices(text) == n
 
 
 def test_collectives_that_are_counted() -> None:

@@ -448,7 +448,7 @@ def test_buffers_of_a_dump_without_live_ranges(make: Callable[..., Path]) -> Non
     assert (space["n_buffers"], space["buffers"]["value_id"].to_pylist()) == (2, [2, 0])
     assert space["buffers"]["bytes"].to_pylist() == [80, 64]  # with the padding of f32[2]
     shares = [space["buffers"][column].to_pylist() for column in ("exclusive", "shared")]
-    assert shares == [[None, None], [None, None]]  # without live ranges, nobody knows
+    assert shares == [[None, None], [None, None]]  # not known without live ranges
     assert {c: size for c, size in space["categories"].items() if size} == {"temp": 64, "live_out": 80}
 
 

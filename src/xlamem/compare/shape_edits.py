@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator
@@ -19,6 +18,7 @@ from ..compute.columns import Ints, arrow_array, ints
 from ..compute.op_names import ends_in_move, matching, plain_names, scopes
 from ..compute.origins import has_opcode
 from ..compute.program import Program
+from ..compute.replica_groups import replica_groups
 from .context import CONVERSION, Context, Edit, Evidence, Names, Types, are, largest, listed, with_scopes
 from .rows import Shape, parsed, replaced_dimensions
 
@@ -39,7 +39,6 @@ MAX_BASES, MAX_EDITS = 1000, 64
 COLLECTIVES = r"^(?:all|collective|ragged-all|reduce-scatter)(?:-[a-z]+)*$"
 FOLLOWING_LOOP = r"\brematted_computation\b|(?:^|/)(?:scatter[a-z_\-]*|gather)$"
 """The op_names of loops that are not the model's own."""
-GROUPS = r"replica_groups=(?:mesh\[(?P<mesh>[^\]]*)\]|(?P<list>\{\{[\d,{}]*\}\})|\[(?P<n>\d+),(?P<size>\d+)\])"
 
 
 def sharding(c: Context) -> Iterator[Edit]:
@@ -142,18 +141,9 @@ def _exchanges(p: Program) -> tuple[int, frozenset[tuple[int, ...]]]:
     attributes = set(pc.cast(pc.take(table["attributes"], rows), pa.string()).to_pylist())
     texts = set(pc.cast(pc.take(table["shape"], rows), pa.string()).to_pylist())
     shapes = (parsed(shape) for text in texts for shape in re.findall(r"\w+\[[\d,]*\]", text or ""))
-    devices = max((_n_devices(text or "") for text in attributes), default=1)
+    groups = (replica_groups(text or "") for text in attributes)
+    devices = max((g.devices for g in groups if g), default=1)
     return devices, frozenset(shape.dimensions for shape in shapes if shape)
-
-
-def _n_devices(attributes: str) -> int:
-    """Return the number of devices in replica groups: `{{0,1},{2,3}}`, `[2,2]<=[4]` or `mesh['x'=2,'y'=2]`."""
-    found = re.search(GROUPS, attributes)
-    if not found:
-        return 1
-    if found["mesh"] is not None:
-        return math.prod(int(n) for n in re.findall(r"=(\d+)", found["mesh"]))
-    return int(found["n"]) * int(found["size"]) if found["n"] else len(re.findall(r"\d+", found["list"]))
 
 
 def loops(c: Context) -> Iterator[Edit]:

@@ -38,7 +38,7 @@ EXPLANATIONS = {
     "shared": "used at other steps, by buffers of different sizes",
 }
 MOST = 0.9
-"""Share of the bytes of buffers from which on nothing else is said to use any of them."""
+"""Share of the bytes of buffers that may count as all of them."""
 N_KINDS = 4
 """Number of kinds of buffers that are listed below a line."""
 MIN_LINE_SHARE = 0.03

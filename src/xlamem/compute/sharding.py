@@ -19,6 +19,7 @@ from .interventions import Confidence, Intervention, argument_names, largest_fir
 from .layout import DONATED
 from .op_names import OPTIMIZER_STATE
 from .origins import has_opcode, origins
+from .replica_groups import replica_groups
 from .what_if import Change, WhatIf
 
 SHARD_LOWER = 0.8
@@ -34,16 +35,6 @@ MAX_PARTS = 16
 MAX_ARRAYS = 1 << 14
 """Maximum number of arrays of arguments that are compared."""
 
-MAX_GROUP = 1 << 20
-"""Maximum number of devices in a group."""
-MAX_TEXT = 1 << 12
-"""Maximum number of characters of the groups of devices that are read."""
-
-_GROUPS = re.compile(
-    r"replica_groups=(?:\{\{(?P<listed>\d{1,9}(?:,\d{1,9})*)\}|\[\d{1,9},(?P<size>\d{1,9})\]|"
-    r"mesh\[(?P<axes>[^\]]*)\] ?\{(?P<used>[^}]*)\})"
-)
-_AXIS = re.compile(r"('[^']{0,99}')=(\d{1,9})")
 _PART = re.compile(r"\.\w+|\[[^\]]*\]")
 _SHAPE = re.compile(r"\b([a-z]\w{0,15})\[((?:\d{1,17},)*\d{1,17})\]")
 _NAMED = re.compile(r"[A-Za-z_]")
@@ -132,11 +123,11 @@ def _sums(w: WhatIf) -> dict[tuple[int, ...], int]:
     rows = np.flatnonzero(has_opcode(w.p, np.arange(instructions.num_rows), "^all-reduce(?:-start)?$"))
     found: dict[tuple[int, ...], int] = {}
     for row in pc.take(instructions, arrow_array(rows[:MAX_SUMS])).to_pylist():
-        n = _group_size(row["attributes"] or "")
-        if n > 1 and "transpose(" in (row["op_name"] or ""):
+        groups = replica_groups(row["attributes"] or "")
+        if groups and groups.size > 1 and "transpose(" in (row["op_name"] or ""):
             for match in _SHAPE.finditer(row["shape"] or ""):
                 dimensions = tuple(map(int, match[2].split(",")))
-                found[dimensions] = max(n, found.get(dimensions, 0))
+                found[dimensions] = max(groups.size, found.get(dimensions, 0))
     return found
 
 
@@ -144,21 +135,6 @@ def _devices(sums: dict[tuple[int, ...], int], dimensions: tuple[int, ...]) -> i
     """Return the number of devices that sum such arrays, or those of one layer if they are stacked; 0 for none."""
     of_layer = (dimensions[1:], (1, *dimensions[1:])) if len(dimensions) > 2 else ()
     return next((sums[d] for d in (dimensions, *of_layer) if d in sums), 0)
-
-
-def _group_size(attributes: str) -> int:
-    """Return the number of devices in each group of a collective; 0 if it is not printed."""
-    begin = attributes.find("replica_groups=")
-    match = _GROUPS.match(attributes[begin : begin + MAX_TEXT]) if begin >= 0 else None
-    if not match:
-        return 0
-    if match["listed"]:
-        return match["listed"].count(",") + 1
-    if match["size"]:
-        return int(match["size"]) if int(match["size"]) <= MAX_GROUP else 0
-    used = {name.strip() for name in match["used"].split(",")}
-    n = math.prod(int(size) for axis, size in _AXIS.findall(match["axes"]) if axis in used)
-    return n if n <= MAX_GROUP else 0
 
 
 def _is_sharded(w: WhatIf, pairs: list[tuple[_Array, _Array]]) -> bool:
