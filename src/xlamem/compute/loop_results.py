@@ -10,7 +10,7 @@ import numpy as np
 from .activations import BACKWARD
 from .bounds import of_values, with_vmem
 from .buffer_names import trip_counts
-from .columns import Ints
+from .columns import Ints, Mask
 from .interventions import MIN_SHARE, Intervention, largest_first, rescheduled_at_worst
 from .layout import DONATED, LIVE_OUT, PARAMETER
 from .origins import MAX_ROUNDS, has_opcode, uses_of
@@ -61,9 +61,8 @@ def histories(a: LoopActivations) -> Iterator[Intervention]:
     loop = p.instruction_row[values]
     is_stack = (a.dimensions[values, 0] > 1) & (a.dimensions[values, 0] == trips[loop])
     # An argument of a loop over layers may be replaced by such a stack.
-    code = distinct_rows(*a.dimensions.T)
-    is_argument = np.isin(p.category, (PARAMETER, DONATED))[p.owner]
-    values, loop = (rows[is_stack & ~np.isin(code[values], code[is_argument])] for rows in (values, loop))
+    is_stack &= ~_are_shaped_like_arguments(a)[values]
+    values, loop = values[is_stack], loop[is_stack]
     for row in np.unique(loop).tolist() if a.is_training else ():
         yield from _history(a, largest_first(a.w, values[loop == row]))
 
@@ -76,10 +75,9 @@ def _history(a: LoopActivations, stacks: Ints) -> Iterator[Intervention]:
         return
     change = Change(-(size - size // n), w.none)
     estimate = w.saved(change)
-    what = _shape(a, stacks[0]) if len(stacks) == 1 else f"{len(stacks):,} arrays, such as {_shape(a, stacks[0])},"
     text = (
-        f"A loop stacks {what} over its {n:,} iterations, which the program returns. If not all of that is needed, "
-        "return it for every n-th iteration or for the last one, or reduce it in the body of the loop."
+        f"A loop stacks {_arrays(a, stacks)} over its {n:,} iterations, which the program returns. If not all of that "
+        "is needed, return it for every n-th iteration or for the last one, or reduce it in the body of the loop."
     )
     bounds = int(HISTORY_LOWER * estimate), int(REDUCE_UPPER * size)
     yield of_values(a, "reduce", stacks, change, bounds, text)
@@ -130,13 +128,14 @@ def _reduction(a: LoopActivations, stacks: list[_Reduced]) -> Intervention:
     if p.tables.platform == "tpu":
         lower -= rescheduled_at_worst(w, lower)
     bounds = lower, with_vmem(w, int(REDUCE_UPPER * best) + w.lost)
-    shape, result = (_shape(a, v) for v in (largest.stack, int(largest.results[p.extent[largest.results].argmax()])))
-    what = shape if len(stacks) == 1 else f"{len(stacks):,} arrays, such as {shape},"
+    own = np.array([s.stack for s in stacks])
+    result = _shape(a, int(largest.results[p.extent[largest.results].argmax()]))
     text = (
-        f"A loop stacks {what} over its {a.dimensions[largest.stack, 0]:,} iterations, from which the program only "
-        f"computes {result}. "
+        f"A loop stacks {_arrays(a, own)} over its {a.dimensions[largest.stack, 0]:,} iterations, from which the "
+        f"program only computes {result}. "
     )
-    if _are_gradients(a, [s.stack for s in stacks]):
+    # The backward pass stacks gradients.
+    if (a.phase[own] == BACKWARD).all() and _are_shaped_like_arguments(a)[own].all():
         text += (
             "These arrays look like gradients of arguments that are not updated: apply jax.lax.stop_gradient to these "
             "arguments."
@@ -145,17 +144,22 @@ def _reduction(a: LoopActivations, stacks: list[_Reduced]) -> Intervention:
         text += (
             "Compute that in the body of the loop: return what is left of each iteration, or add it up in the carry."
         )
-    of_loop = np.isin(a.slot, a.slot[[s.stack for s in stacks]])
+    of_loop = np.isin(a.slot, a.slot[own])
     values = np.flatnonzero((members | of_loop) & w.at_peak)
     return of_values(a, "reduce", values, change, bounds, text)
 
 
-def _are_gradients(a: LoopActivations, stacks: list[int]) -> bool:
-    """Return whether the backward pass stacks them all, in the dimensions of arguments."""
-    p = a.p
-    is_argument = np.isin(p.category, (PARAMETER, DONATED))[p.owner]
+def _are_shaped_like_arguments(a: LoopActivations) -> Mask:
+    """Return which values have the dimensions of an argument."""
     code = distinct_rows(*a.dimensions.T)
-    return bool((a.phase[stacks] == BACKWARD).all() and np.isin(code[stacks], code[is_argument]).all())
+    found: Mask = np.isin(code, code[np.isin(a.p.category, (PARAMETER, DONATED))[a.p.owner]])
+    return found
+
+
+def _arrays(a: LoopActivations, stacks: Ints) -> str:
+    """Return the shape of the first of these stacks, and their number if there are several."""
+    shape = _shape(a, int(stacks[0]))
+    return shape if len(stacks) == 1 else f"{len(stacks):,} arrays, such as {shape},"
 
 
 def _shape(a: LoopActivations, value: int) -> str:
