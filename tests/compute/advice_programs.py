@@ -32,6 +32,8 @@ class Buffer(NamedTuple):
     more: str = ""
     """Other values in the allocation."""
     frame: int = 0
+    slot_of: str = ""
+    """The earlier temporary in whose slot it is, or any buffer in whose allocation, if it has none of its own."""
 
     @property
     def size(self) -> int:
@@ -60,14 +62,17 @@ def program(
     make: Make, buffers: Sequence[Buffer], platform: str = "cpu", ranges: Sequence[str] = (), **others: str
 ) -> xlamem.Dump:
     """Return a program of ten steps with these buffers; the temporaries lie one after the other."""
-    own, temps, end = "", "", 0
+    own, temps, end, offsets = "", "", 0, {}
+    allocated = {b.name for b in buffers if b.allocation}
     for i, b in enumerate(buffers):
         if b.allocation:
             own += f"allocation {i + 1}: size {b.size}, {b.allocation}\n"
-            own += value(i, b.name, b.size, 0, b.shape) + b.more
-        else:
-            temps += value(i, b.name, b.size, end, b.shape) + b.more
-            end += b.size
+            mates = [(k, mate) for k, mate in enumerate(buffers) if mate.slot_of == b.name]
+            own += "".join(value(k, mate.name, mate.size, 0, mate.shape) for k, mate in [(i, b), *mates]) + b.more
+        elif b.slot_of not in allocated:
+            offset = offsets[b.name] = offsets.get(b.slot_of, end)
+            temps += value(i, b.name, b.size, offset, b.shape) + b.more
+            end = max(end, offset + b.size)
     frames = [f" stack_frame_id={b.frame}" if b.frame else "" for b in buffers]
     pairs = zip(buffers, frames, strict=True)
     metadata = [f', metadata={{op_name="{b.op_name}"{frame}}}' if b.op_name else "" for b, frame in pairs]

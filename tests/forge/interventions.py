@@ -32,7 +32,7 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-WHOLE = ("tpu-states",)
+WHOLE = ("tpu-states", "tpu-cache", "tpu-undonated_cache")
 """Programs of which the whole HLO text is stored: it has the number of iterations of their loops."""
 KEPT = ("-buffer-assignment.txt", "-buffer-assignment-values.txt", "-live-range.txt", "after_optimizations.txt")
 
@@ -328,6 +328,34 @@ def decoding(n: int = 3, batch: int = 24, length: int = 2048) -> Program:
     return decode, [params, cache, array(batch, wide, dtype=half), array(dtype=jnp.int32)]
 
 
+def cache(n: int = 8, batch: int = 4, length: int = 1024, carried: bool = False) -> Program:
+    """One step of decoding by a loop over layers, which stacks the updated caches, or carries and updates all."""
+    wide, heads = 1024, 8
+
+    def layer(x: jax.Array, w: Any, cache: Any, position: jax.Array) -> Any:
+        q, k, v = (jnp.einsum("bd,dhk->bhk", x, w[name]) for name in "qkv")
+        keys = lax.dynamic_update_slice(cache["k"], k[:, None], (0, position, 0, 0))
+        values = lax.dynamic_update_slice(cache["v"], v[:, None], (0, position, 0, 0))
+        weights = jax.nn.softmax(jnp.einsum("bhk,bthk->bht", q, keys))
+        return x + jnp.einsum("bht,bthk,hkd->bd", weights, values, w["o"]), {"k": keys, "v": values}
+
+    def decode(params: Any, caches: Any, x: jax.Array, position: jax.Array) -> Any:
+        if not carried:
+            return lax.scan(lambda x, xs: layer(x, *xs, position), x, (params, caches))
+
+        def body(carry: Any, xs: Any) -> Any:
+            (x, caches), (w, i) = carry, xs
+            x, updated = layer(x, w, jax.tree.map(lambda c: c[i], caches), position)
+            return (x, jax.tree.map(lambda c, u: c.at[i].set(u), caches, updated)), None
+
+        return lax.scan(body, (x, caches), (params, jnp.arange(n)))[0]
+
+    weights = {name: array(n, wide, heads, wide // heads) for name in "qkv"}
+    weights["o"] = array(n, heads, wide // heads, wide)
+    caches = {name: array(n, batch, length, heads, wide // heads) for name in "kv"}
+    return decode, [weights, caches, array(batch, wide), array(dtype=jnp.int32)]
+
+
 def averages(n: int = 5, dtype: Any = jnp.float32) -> Program:
     """Moving averages of parameters."""
 
@@ -412,6 +440,8 @@ CASES = {
         convolutions, {"base": NOTHING, "batch": ({"batch": 32}, ()), "recompute": ({"remat": True}, ())}
     ),
     "decoding": Case(decoding, {"base": NOTHING, "donate": ({}, (1,))}),
+    "cache": Case(cache, {"base": ({}, (1,)), "carry": ({"carried": True}, (1,))}),
+    "undonated_cache": Case(cache, {"base": NOTHING, "carry": ({"carried": True}, (1,))}, ("tpu",)),
     "averages": Case(averages, {"base": NOTHING, "donate": ({}, (0,)), "dtype": ({"dtype": jnp.bfloat16}, ())}),
     "small_arrays": Case(small_arrays, {"base": NOTHING, "slots": ({"joined": True}, ())}, ("tpu",)),
     "pixels": Case(pixels, {"base": NOTHING, "shape": ({"merged": True}, ())}, ("tpu",)),

@@ -17,6 +17,7 @@ from .attention import attention_by_parts
 from .batches import smaller_batches
 from .buffer_names import source_columns
 from .capacity import byte_count
+from .carried import carried_stacks
 from .columns import Ints, computed_table, nullable, take
 from .devices import device as device_named
 from .interventions import (
@@ -64,6 +65,7 @@ _OF_ACTIVATIONS: tuple[Callable[[LayerActivations], Iterator[Intervention]], ...
     attention_by_parts,
     reductions,
     histories,
+    carried_stacks,
     selections,
     smaller_batches,
 )

@@ -21,8 +21,8 @@ from .uses import has_independent_reader, use_steps
 from .what_if import Change, WhatIf, largest_groups
 
 Kind = Literal[
-    "donate", "shard", "shape", "dtype", "recompute", "offload", "scan", "loss", "attention", "reduce", "batch",
-    "slots", "collective", "tuple",
+    "donate", "shard", "shape", "dtype", "recompute", "offload", "scan", "loss", "attention", "reduce", "carry",
+    "batch", "slots", "collective", "tuple",
 ]  # fmt: skip
 Confidence = Literal["exact", "likely", "try"]
 
@@ -237,9 +237,9 @@ def _only_updates_read(w: WhatIf, values: Ints) -> bool:
 
 
 def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe: Mask) -> Intervention:
-    change = _without_outputs(w, output, _copies(w, output))
-    estimate, best = w.saved(change), w.saved(_without_outputs(w, output, _copies(w, output) | _loops(w, output)))
-    certain = _without_outputs(w, output[safe], _copies(w, output))
+    change = without_outputs(w, output, _copies(w, output))
+    estimate, best = w.saved(change), w.saved(without_outputs(w, output, _copies(w, output) | _loops(w, output)))
+    certain = without_outputs(w, output[safe], _copies(w, output))
     copied = _copied_again(w, value[safe], output[safe])
     sure = max(0, w.saved(certain) - copied)
     margin = int(DONATION_MARGIN * w.peak)
@@ -308,7 +308,7 @@ def _copied_again(w: WhatIf, parameter: Ints, output: Ints) -> int:
     return int(w.p.extent[parameter[largest]]) if has_independent_reader(w.p, int(parameter[largest]), writer) else 0
 
 
-def _without_outputs(w: WhatIf, outputs: Ints, in_place: Mask) -> Change:
+def without_outputs(w: WhatIf, outputs: Ints, in_place: Mask) -> Change:
     """Return the change if these outputs need no memory, nor do the values over which they are written in place."""
     allocations = np.zeros(len(w.p.allocation_ids), bool)
     allocations[w.p.owner[outputs]] = True

@@ -76,8 +76,8 @@ def _history(a: LoopActivations, stacks: Ints) -> Iterator[Intervention]:
     change = Change(-(size - size // n), w.none)
     estimate = w.saved(change)
     text = (
-        f"A loop stacks {_arrays(a, stacks)} over its {n:,} iterations, which the program returns. If not all of that "
-        "is needed, return it for every n-th iteration or for the last one, or reduce it in the body of the loop."
+        f"A loop stacks {described(a, stacks)} over its {n:,} iterations, which the program returns. If not all of "
+        "that is needed, return it for every n-th iteration or for the last one, or reduce it in the body of the loop."
     )
     bounds = int(HISTORY_LOWER * estimate), int(REDUCE_UPPER * size)
     yield of_values(a, "reduce", stacks, change, bounds, text)
@@ -131,7 +131,7 @@ def _reduction(a: LoopActivations, stacks: list[_Reduced]) -> Intervention:
     own = np.array([s.stack for s in stacks])
     result = _shape(a, int(largest.results[p.extent[largest.results].argmax()]))
     text = (
-        f"A loop stacks {_arrays(a, own)} over its {a.dimensions[largest.stack, 0]:,} iterations, from which the "
+        f"A loop stacks {described(a, own)} over its {a.dimensions[largest.stack, 0]:,} iterations, from which the "
         f"program only computes {result}. "
     )
     # The backward pass stacks gradients.
@@ -156,7 +156,7 @@ def _are_shaped_like_arguments(a: LoopActivations) -> Mask:
     return found
 
 
-def _arrays(a: LoopActivations, stacks: Ints) -> str:
+def described(a: LoopActivations, stacks: Ints) -> str:
     """Return the shape of the first of these stacks, and their number if there are several."""
     shape = _shape(a, int(stacks[0]))
     return shape if len(stacks) == 1 else f"{len(stacks):,} arrays, such as {shape},"

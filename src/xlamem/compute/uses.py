@@ -75,6 +75,23 @@ def depend_on_each_other(p: Program, readers: Ints) -> bool:
     return True
 
 
+def leads_to(p: Program, rows: Ints, targets: Mask, through: Mask) -> bool:
+    """Return whether one of these rows of `instructions` is a target, or a target reads what follows from it.
+
+    All of what is computed in between must be in `through`. False if that is too much to follow.
+    """
+    source, user = _users(p)
+    reached = new = np.unique(rows)
+    for _ in range(MAX_ROUNDS):
+        if targets[new].any():
+            return True
+        new = np.setdiff1d(_readers(source, user, new[through[new]]), reached)
+        if not len(new) or len(reached) > MAX_FOLLOWED:
+            break
+        reached = np.concatenate([reached, new])
+    return False
+
+
 def _users(p: Program) -> tuple[Ints, Ints]:
     """Return which instruction (ascending) is read by which, as rows of `instructions`."""
 

@@ -1,0 +1,150 @@
+"""Find arrays that a loop reads slice by slice and stacks anew, such as a cache in `xs` and `ys` of `jax.lax.scan`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .bounds import of_values, with_vmem
+from .buffer_names import phases_of_values, trip_counts
+from .columns import Ints, Mask, flags_of, ints
+from .interventions import (
+    MIN_SHARE,
+    Intervention,
+    argument_names,
+    largest_first,
+    rescheduled_at_worst,
+    without_outputs,
+)
+from .layers import LayerActivations
+from .layout import CONSTANT, LIVE_OUT, PARAMETER
+from .loop_results import described
+from .op_names import OPTIMIZER, matching
+from .origins import uses_of
+from .program import distinct_rows
+from .uses import leads_to, use_steps
+from .what_if import Change, largest_groups
+
+CARRY_LOWER, CARRY_UPPER = 0.75, 1.1
+"""Multiples of the estimate that are bounds; docs/advice.md has the measurements."""
+MAX_LOOPS, MAX_ARRAYS = 16, 16
+"""Maximum number of loops, and of arrays that each one stacks, that are looked at, the largest first."""
+MIN_PART = 1 / 16
+"""Minimum size of what a loop computes from a slice, as a share of the slice: XLA may compute it in parts."""
+
+_WRITING = "dynamic[-_]update[-_]slice"
+
+Pair = tuple[int, int]
+"""The value that a loop reads slice by slice, and the result in which it stacks what it computes from the slices."""
+
+
+def carried_stacks(a: LayerActivations) -> Iterator[Intervention]:
+    """Update in place what a loop reads slice by slice and stacks anew, if nothing reads it afterwards."""
+    p, w = a.p, a.w
+    pairs = [pair for stacked in _stacked(a) for pair in _pairs(a, stacked)]
+    if not pairs:
+        return
+    read, stacked = np.array(pairs).T
+    # One of both is not needed: an output only if it takes the place of an argument.
+    replaced = ~w.in_arena[stacked] & ~w.in_arena[read]
+    outputs = stacked[replaced]
+    is_spare = _in_slots_of(a, np.where(w.in_arena[stacked] | replaced, stacked, read))
+    members = w.in_arena & is_spare
+    without = without_outputs(w, outputs, is_spare)
+    change = Change(without.fixed, without.levels - w.only(members))
+    estimate = w.saved(change)
+    lower = int(CARRY_LOWER * estimate)
+    if p.tables.platform == "tpu":
+        lower -= rescheduled_at_worst(w, lower)
+    text = (
+        f"A loop reads {described(a, largest_first(w, read))} slice by slice, and stacks what it computes from each "
+        "slice in another array of the same size, as xs and ys of jax.lax.scan. Put the array into the carry and "
+        f"update it in place instead: x = x.at[i].set(...).{_donation(a, read[replaced])}"
+    )
+    values = np.concatenate([np.flatnonzero(members & w.at_peak), outputs])
+    bounds = lower, with_vmem(w, int(CARRY_UPPER * estimate) + w.lost) - min(0, without.fixed)
+    yield of_values(a, "carry", values, change, bounds, text)
+
+
+def _donation(a: LayerActivations, parameters: Ints) -> str:
+    """Return which arguments have to be donated, so that they can be updated in place."""
+    number = ints(a.p.allocations, "parameter_number")[a.p.owner[parameters]]
+    names = dict.fromkeys(argument_names(a.w, parameters, number).to_pylist())
+    return f" Donate {' and '.join(f'`{name}`' for name in names)} for it." if names else ""
+
+
+def _stacked(a: LayerActivations) -> Iterator[Ints]:
+    """Return the large results of each loop that have an element per iteration, outside of a training's passes."""
+    p = a.p
+    values = np.flatnonzero(a.has_opcode("while") & a.w.in_memory[p.owner] & (p.extent >= MIN_SHARE * a.w.total))
+    trips, leading = trip_counts(p)[p.instruction_row[values]], a.dimensions[values, 0]
+    # An unrolled loop stacks several slices in each iteration.
+    values = values[(trips > 1) & (leading > 0) & (leading % np.maximum(trips, 1) == 0)]
+    if a.is_training:
+        values = values[phases_of_values(p, values) == OPTIMIZER]
+    loop = p.instruction_row[values]
+    for row in largest_groups(loop, p.extent[values])[:MAX_LOOPS].tolist():
+        yield largest_first(a.w, values[loop == row])[:MAX_ARRAYS]
+
+
+def _pairs(a: LayerActivations, stacked: Ints) -> Iterator[Pair]:
+    """Return which of these results of a loop it computes from which arrays of the same size, read there at last."""
+    p, (value, user, _, _) = a.p, uses_of(a.p)
+    loop, end = p.instruction_row[stacked[0]], p.ranges[0][stacked[0]]
+    read = np.unique(value[(user == loop) & (value >= 0)])
+    read = read[~np.isin(a.slot[read], a.slot[stacked]) & (_last_uses(a)[read] <= end)]
+    kind = _kinds(a)
+    for result in stacked.tolist():
+        alike = read[(kind[read] == kind[result]) & _may_be_replaced_by(a, read, result)]
+        found = [array for array in alike.tolist() if _is_computed_from(a, result, user[value == array])]
+        for array in found[:1]:
+            read = read[read != array]
+            yield array, result
+
+
+def _may_be_replaced_by(a: LayerActivations, read: Ints, result: int) -> Mask:
+    """Return which arrays a loop could update in place: an argument only if it is donated, or for an output."""
+    category = a.p.category[a.p.owner]
+    is_argument: Mask = category[read] == PARAMETER
+    is_output = category[result] == LIVE_OUT
+    return a.w.in_arena[read] | is_argument if is_output else ~is_argument & (category[read] != CONSTANT)
+
+
+def _is_computed_from(a: LayerActivations, result: int, readers: Ints) -> bool:
+    """Return whether a loop computes from the slices that these instructions read the slices that it writes."""
+    p, n = a.p, trip_counts(a.p)[a.p.instruction_row[result]]
+    size, is_known = a.elements * n, p.instruction_row >= 0
+    writes, through = np.zeros((2, p.tables["instructions"].num_rows), bool)
+    writes[p.instruction_row[_in_slots_of(a, np.array([result])) & is_known]] = True
+    through[p.instruction_row[(size <= a.elements[result]) & (size >= MIN_PART * a.elements[result]) & is_known]] = True
+    return leads_to(p, readers[readers >= 0], writes & _writes_slices(a), through)
+
+
+def _writes_slices(a: LayerActivations) -> Mask:
+    """Return which instructions write a slice of what they return, by their names or op_names."""
+    by_op_name, by_name = (
+        flags_of(matching(names, _WRITING), codes)
+        for codes, names in (a.p.printed_op_names, a.p.texts("instructions", "instruction"))
+    )
+    return by_op_name | by_name
+
+
+def _in_slots_of(a: LayerActivations, values: Ints) -> Mask:
+    """Return the arrays of the same kind in the slots of these values, such as what is updated in place."""
+    slot_and_kind = distinct_rows(a.slot, _kinds(a))
+    found: Mask = np.isin(slot_and_kind, slot_and_kind[values])
+    return found
+
+
+def _kinds(a: LayerActivations) -> Ints:
+    """Return codes that are equal for arrays with the same element type and number of elements."""
+    return distinct_rows(np.minimum(a.elements, 1 << 62).astype(np.int64), a.p.texts("values", "element_type")[0])
+
+
+def _last_uses(a: LayerActivations) -> Ints:
+    """Return the last step at which each value is read, or until which it is live in a temp allocation."""
+    value, step = use_steps(a.p)
+    last = np.where(a.w.in_arena, a.p.ranges[1], -1)
+    np.maximum.at(last, value, step)
+    return last
