@@ -521,12 +521,12 @@ def test_unreadable_dumps_are_not_counted_as_modules(run: Any, tmp_path: Path) -
     for source in (TPU, LAYERS):
         shutil.copytree(source, tmp_path / source.name)
     (tmp_path / "module_0009.jit_f.cpu_after_optimizations-buffer-assignment.txt.gz").write_bytes(b"\x1f\x8b")
-    assert "note: 2 readable modules in" in run("top", tmp_path).err
+    assert "the largest of 2 readable modules;" in run("top", tmp_path).err
 
 
 def test_one_of_several(run: Any) -> None:
     r = run("top", DUMPS / "seeds", "--by", "buffer")
-    assert "5 modules in" in r.err
+    assert "is the largest of 5 modules;" in r.err
     assert r.out.splitlines()[0].startswith("004_")
     several = DUMPS / "cpu-jaxlib-0.12.0-several_modules"
     names = [s.name for s in xlamem.find(several)]

@@ -186,15 +186,15 @@ def test_dumps_that_cannot_be_read() -> None:
     ("n", "n_errors", "text"),
     [
         (1, 0, ""),
-        (3, 0, "3 modules in d: this is the largest, big; --module selects another"),
-        (3, 1, "2 readable modules in d: this is the largest, big; --module selects another"),
-        (3, 2, "1 readable module in d: this is the largest, big; --module selects another"),
+        (3, 0, "0001.big is the largest of 3 modules; --module selects another"),
+        (3, 1, "0001.big is the largest of 2 readable modules; --module selects another"),
+        (3, 2, "0001.big is the only module that can be read"),
     ],
 )
 def test_the_largest_of_several_modules(
     n: int, n_errors: int, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    big = SimpleNamespace(name="big")
+    big = SimpleNamespace(label="0001.big")
     errors = [DumpError(f"d/{i}", "a header") for i in range(n_errors)]
     reads: list[Any] = []
     monkeypatch.setattr(inputs, "find", lambda path: [big] * n if path == "d" else [])

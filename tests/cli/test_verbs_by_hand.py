@@ -555,7 +555,7 @@ def test_json_of_a_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lists are shortened, and their lengths are not."""
     lists = {"users": [1, 2, 3], "positions": [1], "mates": [1, 2]}
     monkeypatch.setattr(verbs_buffer, "asdict", lambda _: {"a": 1, **lists})
-    monkeypatch.setattr(verbs_buffer.compute, "buffer", lambda dump, name: name)
+    monkeypatch.setattr(verbs_buffer.compute, "buffer", lambda dump, name: SimpleNamespace(namesakes=0))
     monkeypatch.setattr(verbs_buffer.options, "program_json", lambda _: {})
     monkeypatch.setattr(verbs_buffer.options.inputs, "open_dump", lambda *_: options.inputs.Opened(NONE, 0))
     written: list[Any] = []

@@ -138,20 +138,45 @@ def test_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
-    [("mul", "5 buffers: v.1 (32 B), v.0 (16 B), v.4 (8 B), …;"), ("exp", "2 buffers: v.6 (64 B), v.5 (16 B);")],
-)
-def test_buffers_of_a_name_that_are_suggested(name: str, wanted: str, make: Callable[..., Path]) -> None:
-    """Those that are live at the peak, at step 2, come first, then the largest."""
+    ("name", "wanted", "namesakes"),
+    [
+        ("mul", "v.1", 4), ("exp", "v.6", 1), ("layer/mul", "v.1", 4), ("dot", "v.7", 0),
+        ("12× copy of mul", "v.1", 4), ("1,200× mul", "v.1", 4), ("v.0", "v.0", 0),
+    ],
+)  # fmt: skip
+def test_a_label_selects_the_largest_at_the_peak(
+    name: str, wanted: str, namesakes: int, make: Callable[..., Path]
+) -> None:
+    """The peak is at step 2. If no buffer with this label is live there, it is the largest of all."""
     live = ["2-3", "0-2", "3-4", "0-1", "0-3", "0-1", "3-4", "2-2"]
     sizes, called = [16, 32, 256, 128, 8, 16, 64, 4096], ["mul"] * 5 + ["exp"] * 2 + ["dot"]
     names = [f"v.{i}" for i in range(8)]
     values = [attacks.value(i, v, sizes[i], 4096 * i) for i, v in enumerate(names)]
     records = [attacks.record(i, v, attacks.op_name(f"jit(f)/layer/{called[i]}")) for i, v in enumerate(names)]
     ranges = [f"{v}{{}}:{steps}" for v, steps in zip(names, live, strict=True)]
-    dump = xlamem.read(make(attacks.dump(values, records=records, ranges=ranges)))
-    with pytest.raises(xlamem.UsageError, match=re.escape(f"it is a label of {wanted}")):
-        xlamem.buffer(dump, name)
+    found = xlamem.buffer(xlamem.read(make(attacks.dump(values, records=records, ranges=ranges))), name)
+    assert (found.value["instruction"], found.namesakes) == (wanted, namesakes)
+
+
+def test_names_of_instructions_come_before_labels(make: Callable[..., Path]) -> None:
+    values = [attacks.value(0, "dot"), attacks.value(1, "v.1", offset=8)]
+    records = [attacks.record(0, "dot"), attacks.record(1, "v.1", attacks.op_name("jit(f)/dot"))]
+    dump = xlamem.read(make(attacks.dump(values, records=records)))
+    assert xlamem.buffer(dump, "dot").value["instruction"] == "dot"
+
+
+def test_arguments_occupy_memory_at_the_peak(make: Callable[..., Path]) -> None:
+    """Though nothing reads the argument any more, its copy is smaller."""
+    own = "allocation 1: size 64, parameter 0, shape |f32[16]| at ShapeIndex {}:\n"
+    own += attacks.value(0, "p.0", 64, 0, "f32[16]")
+    values = [attacks.value(1, "copy.1", 8), attacks.value(2, "big", 1024, 8)]
+    records = [
+        attacks.record(0, "p.0", 'f32[16] parameter(0), metadata={op_name="x"}'),
+        attacks.record(1, "copy.1", 'f32[2] copy(%p.0), metadata={op_name="x"}'),
+    ]
+    ranges = ["p.0{}:0-1", "copy.1{}:1-3", "big{}:2-3"]
+    dump = xlamem.read(make(attacks.dump(["".join(values), own], records=records, ranges=ranges)))
+    assert xlamem.buffer(dump, "x").value["instruction"] == "p.0"
 
 
 @pytest.mark.parametrize(("name", "hint"), [("cpy-start.1", "did you mean copy-start.1?"), ("", LISTED), ("…", LISTED)])

@@ -254,7 +254,7 @@ def test_hlo_text_that_is_named_and_found(tmp_path: Path) -> None:
 def test_a_module_is_selected_by_its_own_number_if_it_has_one(tmp_path: Path) -> None:
     for number in (0, 2, 4):
         write(tmp_path, f"module_{number:04d}.jit_{number}.cpu_after_optimizations")
-    for module in (2, "2", "0002"):
+    for module in (2, "2", "0002", "0002.jit_2", "module_0002.jit_2.cpu_after_optimizations"):
         assert resolve(tmp_path, module=module).module_id == 2
     with pytest.raises(UsageError, match=r"no module 1 in(.|\n)*  0  module_0000.*\n  2  module_0002.*\n  4  mod"):
         resolve(tmp_path, module=1)
@@ -272,6 +272,13 @@ def test_modules_with_equal_numbers_are_selected_by_position(tmp_path: Path) -> 
     assert resolve(tmp_path, module=1).module_name == "jit_g"
     with pytest.raises(UsageError, match=r"\n  0  module_0003.*\n  -  module_0003.*\n  1  module_0001"):
         resolve(tmp_path, module=3)
+
+
+def test_labels() -> None:
+    """Commands list modules by them, and `module` selects by them."""
+    assert Source("module_0042.jit_f.cpu", (), 42, "jit_f").label == "0042.jit_f"
+    assert Source("mine", (), 42).label == Source("mine", (), None, "jit_f").label == "mine"
+    assert Source("m", (), 0, "f").label == "0000.f"
 
 
 def test_a_source_is_itself(tmp_path: Path) -> None:

@@ -84,11 +84,11 @@ def open_dump(path: str, module: str | None, tables: Iterable[str] | None = None
         console.error(str(error), console.UNREADABLE)
     if largest is None:
         raise DumpError(path, "a readable dump")
-    readable = count(len(sources) - len(errors), "readable module" if errors else "module")
-    console.note(
-        f"{readable} in {path}: this is the largest, {largest.name}; "
-        "--module selects another"
-    )
+    if (n := len(sources) - len(errors)) == 1:
+        console.note(f"{largest.label} is the only module that can be read")
+    else:
+        readable = count(n, "readable module" if errors else "module")
+        console.note(f"{largest.label} is the largest of {readable}; --module selects another")
     return Opened(read(largest, tables=tables), len(errors))
 
 

@@ -13,7 +13,7 @@ from .. import kernels as pc
 from .. import schema
 from ..dump import DumpLike
 from ..errors import UsageError
-from ..formatting import closest, size
+from ..formatting import closest
 from .buffer_names import buffer_names, source_columns, stack_frames
 from .callers import calls_outside
 from .charges import Charges, live_set_columns
@@ -32,8 +32,8 @@ N_SUGGESTED = 3
 """Number of buffers that a message about another name suggests."""
 
 LISTED = "`xlamem top --by buffer` lists those in use"
-_RELATION = re.compile(r"^(?:read by|[a-z-]+ of) ")
-"""How a buffer is related to its name, in front of it."""
+_RELATION = re.compile(r"^(?:[\d,]+× )?(?:(?:read by|[a-z-]+ of) )?")
+"""How many buffers have a name, and how they are related to it, in front of it."""
 _NAME = re.compile(r"(?P<instruction>.+?)(?P<index>\{[\d,]*\})?\Z")
 
 
@@ -64,6 +64,8 @@ class Buffer:
     most; None without live ranges."""
     peak_step_without: int | None
     """First step of the peak of its space without these; None without live ranges, or if it is no temporary."""
+    namesakes: int = 0
+    """Number of other buffers with the label by which it was selected."""
 
     @property
     def last_user(self) -> Row | None:
@@ -81,7 +83,9 @@ def buffer(dump: DumpLike, name: str | int) -> Buffer:
         A `Dump`, or anything that `read` accepts.
     name
         A value_id, or the name of an instruction that defines the value or is another of its positions. A shape index
-        (`while.10{24}`) selects one of several values; without it, the largest is meant.
+        (`while.10{24}`) selects one of several values; without it, the largest is meant. Or a label that screens print,
+        such as ``params['w']``: it selects the largest of the buffers with this label that occupy memory at the peak
+        of their space, or else the largest.
 
     Raises
     ------
@@ -90,7 +94,7 @@ def buffer(dump: DumpLike, name: str | int) -> Buffer:
     """
     p = program(dump)
     require_allocations(p)
-    value = _find(p, name)
+    value, namesakes = _find(p, name)
     start, end = (int(column[value]) for column in p.ranges)
     steps = selected_steps(p) if p.steps is not None else None
     peak_step = -1 if steps is None else int(steps[p.space[value]])
@@ -107,6 +111,7 @@ def buffer(dump: DumpLike, name: str | int) -> Buffer:
         mates=_mates(p, value),
         saving=saving_of(p, value) if p.steps is not None else None,
         peak_step_without=peak_step_without(p, value) if p.steps is not None and p.in_temp[value] else None,
+        namesakes=namesakes,
     )
 
 
@@ -120,14 +125,14 @@ def _calls(p: Program, value: int) -> list[Row]:
     return calls_outside(p.optional("frames"), int(stack_frames(p, np.array([value]))[0]))
 
 
-def _find(p: Program, name: str | int) -> int:
-    """Return the row of a value in `values`."""
+def _find(p: Program, name: str | int) -> tuple[int, int]:
+    """Return the row of a value in `values`, and the number of others with the same label if the name is one."""
     if not isinstance(name, str) or name.isdecimal():
         number = int(name) if not isinstance(name, str) or len(name) < 20 else -1
         row = int(p.row_of_value(np.array([number]))[0]) if 0 <= number < 1 << 63 else -1
         if row < 0:
             raise UsageError(f"no value {name} in {p.name}")
-        return row
+        return row, 0
     match = _NAME.match(name.removeprefix("%"))
     instruction, index = (match["instruction"], match["index"]) if match else (name, None)
     codes, names = p.names
@@ -138,9 +143,12 @@ def _find(p: Program, name: str | int) -> int:
         rows = rows[pc.equal(pc.fill_null(indices, "{}"), index).to_numpy()]
     if not len(rows):
         rows = _of_position(p, instruction, index)
+    if len(rows):
+        return int(rows[np.argmax(p.size[rows])]), 0
+    rows = _labeled(p, name)
     if not len(rows):
-        raise UsageError(f"no buffer {name!r} in {p.name}; {_suggestion(p, names, instruction)}")
-    return int(rows[np.argmax(p.size[rows])])
+        raise UsageError(f"no buffer {name!r} in {p.name}; {_suggestion(names, instruction)}")
+    return int(rows[0]), len(rows) - 1
 
 
 def _of_position(p: Program, instruction: str, index: str | None) -> Ints:
@@ -154,18 +162,10 @@ def _of_position(p: Program, instruction: str, index: str | None) -> Ints:
     return rows[rows >= 0]
 
 
-def _suggestion(p: Program, names: pa.Array, text: str) -> str:
-    """Say how other buffers are called, for a message: those that screens call so, those whose names contain the text,
-    or else the most similar one. If there is none, say where buffers are listed."""
-    texts = pc.cast(names, pa.string())
-    rows = _labeled(p, text) if text else np.empty(0, np.int64)
-    values = pc.take(p.tables["values"], arrow_array(rows[:N_SUGGESTED])).to_pylist()
-    similar = [f"{value['instruction']}{value['shape_index'] or ''}" for value in values]
-    if len(rows) > 1:
-        listed = [f"{name} ({size(value['size'])})" for name, value in zip(similar, values, strict=True)]
-        more = ", …" if len(rows) > len(listed) else ""
-        return f"it is a label of {len(rows):,} buffers: {', '.join(listed)}{more}; {LISTED}"
-    if text and not similar:
+def _suggestion(names: pa.Array, text: str) -> str:
+    """Return which names contain a text, or else the most similar one, for a message; or where buffers are listed."""
+    texts, similar = pc.cast(names, pa.string()), []
+    if text:
         similar = pc.filter(texts, pc.match_substring(texts, text, ignore_case=True)).slice(0, N_SUGGESTED).to_pylist()
     if text and not similar and len(texts) <= MAX_COMPARED and (match := closest(text, texts.to_pylist())):
         similar = [match]
@@ -175,8 +175,8 @@ def _suggestion(p: Program, names: pa.Array, text: str) -> str:
 def _labeled(p: Program, label: str) -> Ints:
     """Return the rows in `values` of the buffers that screens call so.
 
-    Their op_name, without JAX's wrappers, is the label or ends with it after a slash. Those that are live at the peak
-    of their memory space are first, then the largest.
+    Their op_name, without JAX's wrappers, is the label or ends with it after a slash. Those that occupy memory at the
+    peak of their space are first, then the largest.
     """
     name = _RELATION.sub("", label)
     pattern = re.escape(name.removeprefix("…")).replace(r"\*", r"\d+")
@@ -186,9 +186,10 @@ def _labeled(p: Program, label: str) -> Ints:
     start = "" if name.startswith("…") else "(?:^|/)"
     called = matching(plain_names(pc.cast(op_names, pa.string())), f"{start}{pattern}$")
     rows = np.flatnonzero(flags_of(called, codes))
-    start_step, end_step = (column[rows] for column in p.ranges)
+    first, last = (column[rows] for column in p.ranges)
     peak = -1 if p.steps is None else selected_steps(p)[p.space[rows]]
-    return rows[np.lexsort((-p.size[rows], (peak < start_step) | (end_step < peak)))]
+    is_reserved = p.is_fixed[p.owner[rows]] & (rows == p.representative[p.owner[rows]])
+    return rows[np.lexsort((-p.size[rows], ((peak < first) | (last < peak)) & ~is_reserved))]
 
 
 def _rows(p: Program, values: Ints) -> list[Row]:

@@ -89,8 +89,8 @@ def resolve(
 ) -> Source:
     """Return the dump in a Source, a path (any member, a stem, a directory, "-"), bytes or a binary file.
 
-    If there are several, ``module`` selects one by its name or number: its `module_id` if that is unique, else its
-    position in the order of `find`. A number may be text. Raises UsageError unless exactly one dump is selected.
+    If there are several, ``module`` selects one by its name, label or number: its `module_id` if that is unique, else
+    its position in the order of `find`. A number may be text. Raises UsageError unless exactly one dump is selected.
     """
     sources, name, is_member = _sources(source)
     if len(sources) == 1 and (is_member or module is not None):
@@ -161,7 +161,7 @@ def _choose(sources: list[Source], module: int | str | None, name: str) -> Sourc
     numbered = list(zip(_numbers(sources), sources, strict=True))
     chosen = numbered
     if module is not None:
-        chosen = [(n, s) for n, s in numbered if module in (s.module_name, s.name)]
+        chosen = [(n, s) for n, s in numbered if module in (s.module_name, s.label, s.name)]
         if not chosen and (isinstance(module, int) or module.isdecimal()):
             chosen = [(n, s) for n, s in numbered if n == int(module)]
     if len(chosen) == 1:

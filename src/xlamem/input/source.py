@@ -42,6 +42,12 @@ class Source:
         return tuple(m for m in self.members if m.role not in names.FLAG_EXTENSIONS)
 
     @property
+    def label(self) -> str:
+        """The number and the name of the module, without what XLA adds to them: ``0042.jit_step``; or else the name."""
+        is_numbered = self.module_id is not None and self.module_name
+        return f"{self.module_id:04d}.{self.module_name}" if is_numbered else self.name
+
+    @property
     def location(self) -> str:
         """The directory, container or file that contains the dump."""
         first = self.members[0]

@@ -197,3 +197,4 @@ class Buffer(Program):
     peak_step_without: Annotated[
         int | None, "first step of the peak without these; null without live ranges, or if it is no temporary"
     ]
+    namesakes: Annotated[int, "number of other buffers with the label by which it was selected"]

@@ -20,6 +20,4 @@ def short_names(sources: Sequence[Source]) -> list[str]:
 
 
 def _short_name(source: Source, directory: str) -> str:
-    numbered = source.module_id is not None and source.module_name
-    name = f"{source.module_id:04d}.{source.module_name}" if numbered else source.name
-    return visible(join(directory, name).removeprefix("./"))
+    return visible(join(directory, source.label).removeprefix("./"))

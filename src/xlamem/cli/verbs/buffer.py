@@ -18,10 +18,13 @@ from .. import console, options
 def command(dump: Dump, name: str, output: options.Output) -> None:
     """Show what defines, reads and keeps alive one buffer of the program in PATH, and what shares its bytes.
 
-    NAME is a value_id, or an instruction with a shape index if it defines several buffers: while.10{24}.
+    NAME is a value_id, an instruction, with a shape index if it defines several buffers (while.10{24}), or a label
+    that `xlamem peak` prints: then it is the largest buffer with this label at the peak.
     `xlamem top PATH --by buffer` lists them.
     """
     buffer = compute.buffer(dump, name)
+    if buffer.namesakes:
+        console.note(f"{buffer.namesakes + 1:,} buffers have this label; `xlamem top --by buffer` lists those in use")
     if output.json:
         row = asdict(buffer)
         names = ("users", "positions", "mates")
