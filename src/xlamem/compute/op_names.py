@@ -40,15 +40,16 @@ _MOVES = (
     r"copy|copy_p|convert_element_type|transpose|device_put|broadcast|optimization_barrier|empty"
 )
 """Primitives that only move or convert bytes."""
-CALL = rf"(?:^|/){_CONTROL}$"
-"""Op_names that end in control flow or a transformation, and name no operation: `jit(f)`, `jit(f)/closed_call`."""
 PARAMETERS = r"\[[a-z_]+=.*$"
 """The parameters of a primitive, which old versions of JAX append to it: `dot_general[dimension_numbers=…]`."""
 END = rf"(?:{PARAMETERS}|$)"
 """The end of a primitive, with or without parameters."""
+CALL = rf"(?:^|/){_CONTROL}{END}"
+"""Op_names that end in control flow or a transformation, and name no operation: `jit(f)`, `jit(f)/closed_call`."""
 _JIT = r"^(?:p?jit\([^()]*\)/)+"
 _CONTROL_ONLY = rf"^(?:{_CONTROL})?(?:/(?:{_CONTROL}|))*{END}"
-_MOVE_ONLY = rf"^(?:{_CONTROL}/+)*(?:{_MOVES}){END}"
+_MOVE_ONLY = rf"^(?:.*/while/body/+)?(?:{_CONTROL}/+)*(?:{_MOVES}){END}"
+"""A move in control flow, or in a loop with a scope, of which JAX stacks and slices what the body reads and writes."""
 _JOINED = (
     rf"^(?:([^'\"]*?);(?:p?jit|transpose|jvp|vmap|pmap|checkpoint|custom_jvp|custom_vjp|shard_map)\(|"
     rf"((?:[^'\"]*?/)?(?:{_MOVES}));).*$"
@@ -200,9 +201,12 @@ def is_control_flow(names: pa.Array) -> Mask:
 def is_move(names: pa.Array) -> Mask:
     """Return whether each op_name adds only a primitive that moves bytes to control flow: `jit(f)/while/body/copy`.
 
-    So does the name of an instruction, such as `broadcast.37`, which XLA uses where there is no op_name.
+    So does the name of an instruction, such as `broadcast.37`, which XLA uses where there is no op_name, and that of a
+    loop or a call, whatever its scope: `jit(f)/jvp(Model)/while`.
     """
-    return _matches(_first(names), _MOVE_ONLY) | _matches(names, r"^[a-z\-]+\.\d+$")
+    first = _first(names)
+    in_scope = _matches(first, CALL) & ~_matches(first, _CONTROL_ONLY)
+    return in_scope | _matches(first, _MOVE_ONLY) | _matches(names, r"^[a-z\-]+\.\d+$")
 
 
 def ends_in_move(names: pa.Array) -> Mask:

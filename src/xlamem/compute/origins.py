@@ -167,7 +167,7 @@ class NamedInstructions:
     def is_weak(self) -> Mask:
         """Whether each row is a move of bytes whose op_name says no more, is that of a parameter, or writes nothing."""
         codes, names = self.op_name
-        weak = self.has_name(is_move) & ~self.has_name(is_control_flow)
+        weak = self.has_name(is_move)
         weak |= flags_of(is_parameter_name(names, self._parameter_names), codes)
         weak[: len(self._moves)] &= self._moves
         weak[: len(self._reserves)] |= self._reserves & (codes[: len(self._reserves)] >= 0)

@@ -62,7 +62,7 @@ def forward(params, tokens, scan, remat):
 def step(scan, remat, dtype):
     def loss(params, tokens, targets):
         params = jax.tree.map(lambda p: p.astype(dtype), params)
-        logits = forward(params, tokens, scan, remat).astype(jnp.float32)
+        logits = model(scan)(params, tokens, scan, remat).astype(jnp.float32)
         return -jnp.take_along_axis(jax.nn.log_softmax(logits), targets[..., None], -1).mean()
 
     def train_step(params, tokens, targets):
@@ -107,8 +107,14 @@ def compile_to(folder, platform, *, scan=False, remat=False, dtype=jnp.float32, 
     jax.jit(step(scan, remat, dtype), donate_argnums=donate).lower(*args).compile(compiler_options=options)
 
 
+def model(scan):
+    """Return the forward pass, in a scope if the variant says so. The lines above are those of the stored dumps."""
+    return jax.named_scope("model")(forward) if scan == "in a scope" else forward
+
+
 VARIANTS = {
     "scan": {"scan": True},
+    "scan-in-a-scope": {"scan": "in a scope"},
     "unrolled": {},
     "scan-remat": {"scan": True, "remat": True},
     "scan-bf16-donated": {"scan": True, "dtype": jnp.bfloat16, "donate": (0,)},
