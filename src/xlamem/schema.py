@@ -639,7 +639,7 @@ COMPUTED_TABLES = (
     ),
     Table(
         "rematerialized",
-        "value that the compiler computes again instead of keeping it",
+        "value that the compiler rematerializes: it computes it later, or again, instead of keeping it",
         "compute",
         (
             *_SPACE,

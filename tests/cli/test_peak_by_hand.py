@@ -95,8 +95,8 @@ def test_the_note_on_stacked_buffers_has_one_of_the_program() -> None:
 @pytest.mark.parametrize(
     ("names", "text"),
     [
-        (["add.remat", "add.remat2.1", "rematch", None], "2 buffers at the peak, 3 B, are computed a second time: "),
-        (["add.1", "add.remat", "remat.1"], "1 buffer at the peak, 2 B, is computed a second time: "),
+        (["add.remat", "add.remat2.1", "rematch", None], "2 buffers at the peak, 3 B, are rematerialized: "),
+        (["add.1", "add.remat", "remat.1"], "1 buffer at the peak, 2 B, is rematerialized: "),
         (["add.1"], ""),
     ],
 )

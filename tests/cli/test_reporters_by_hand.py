@@ -662,9 +662,17 @@ def test_packings(about: Row, text: str) -> None:
 )  # fmt: skip
 def test_plans(plan: tuple[int, int, int, bool], text: str) -> None:
     p: Any = SimpleNamespace(**dict(zip(("budget", "saved", "n", "is_reached"), plan, strict=True)))
-    assert advice._about_plan(p, 100) == text
+    assert advice._about_plan(p, 100, is_empty=False) == text
     assert advice._how_to_see(p, [{}] * 3, [{}] * 2) == advice._how_to_see(None, [], []) == "--limit shows more"
     assert advice._how_to_see(p, [{}] * 2, [{}] * 2) == "shown without a budget"
+
+
+def test_a_plan_without_advice() -> None:
+    p: Any = SimpleNamespace(budget=90, saved=0, n=0, is_reached=False)
+    wanted = f"{advice.NO_ADVICE} 100 B must fit, 10 B more than the budget of 90 B."
+    assert advice._about_plan(p, 100, is_empty=True) == wanted
+    p.budget = 100
+    assert advice._about_plan(p, 100, is_empty=True) == "It fits the budget of 100 B already."
 
 
 @pytest.mark.parametrize(

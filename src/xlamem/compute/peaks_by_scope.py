@@ -69,8 +69,9 @@ def _scopes_of(p: Program, values: Ints) -> tuple[Ints, pa.Array]:
 
 
 def rematerialized(dump: DumpLike) -> pa.Table:
-    """Return the values that the compiler computes a second time instead of keeping them: clones named ``.remat``.
+    """Return the values that the compiler rematerializes instead of keeping them: clones named ``.remat``.
 
+    It computes them a second time, or only later if all that read the original read clones: then it is gone.
     Such a clone saves the bytes of its original from the last use of the original to its own start. ``saved`` is its
     size if the peak of its memory space lies between them, else 0; it may be live at the peak itself, which costs
     memory.

@@ -20,12 +20,12 @@ from .header import header
 Row = dict[str, Any]
 
 MIN_AGAIN = 0.01
-"""Minimum share of what must fit that XLA computes again at the peak, or saves by that, to be mentioned."""
+"""Minimum share of what must fit that XLA rematerializes at the peak, or saves by that, to be mentioned."""
 N_ROWS = 10
 """Number of interventions without --limit."""
 AGAIN = (
-    "XLA computes {} around the peak a second time ({}, .remat) because memory is scarce. Once the program fits, it "
-    "may keep some of them; then less is saved than stated."
+    "XLA rematerializes {} around the peak ({}, .remat): because memory is scarce, it computes them later or a second "
+    "time. Once the program fits, it may not do so; then less is saved than stated."
 )
 ENOUGH_ALONE = "By the upper bounds, each of the following may be enough alone."
 ENOUGH_AND_FREE = "Each of the following changes nothing that is computed, and may be enough alone by its upper bound."
@@ -103,10 +103,10 @@ def _summary(dump: Dump, rows: list[Row], plan: Plan | None, total: int) -> str:
         if not rows:
             return NO_ADVICE
         return "Lower and upper bounds of what each saves. Savings on the same buffers do not add up."
-    return _about_plan(plan, total)
+    return _about_plan(plan, total, is_empty=not rows)
 
 
-def _about_plan(plan: Plan, total: int) -> str:
+def _about_plan(plan: Plan, total: int, *, is_empty: bool) -> str:
     if total <= plan.budget:
         return f"It fits the budget of {size(plan.budget)} already."
     these = "The following saves" if plan.n == 1 else f"These {plan.n} together save"
@@ -114,6 +114,8 @@ def _about_plan(plan: Plan, total: int) -> str:
     if plan.is_reached:
         return f"{these} at least {size(plan.saved)}: {left} must fit then, within the budget of {size(plan.budget)}."
     missing = f"{size(total - plan.saved - plan.budget)} more than the budget of {size(plan.budget)}"
+    if is_empty:
+        return f"{NO_ADVICE} {left} must fit, {missing}."
     if not plan.n:
         return f"Nothing is known to save memory for certain: {left} must fit, {missing}. The following may help."
     return f"{these} at least {size(plan.saved)}, which may not be enough: {left} must fit then, {missing}."

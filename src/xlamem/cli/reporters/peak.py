@@ -44,7 +44,10 @@ STACKED = (
     "{} has one slice for each of {} iterations of a loop, which writes or reads a slice in each of them; so have "
     "other shapes with ×"
 )
-AGAIN = "computed a second time: where memory is scarce, XLA adds such instructions, which have .remat in their names"
+REMATERIALIZED = (
+    "rematerialized: where memory is scarce, XLA computes buffers later or a second time, by instructions with .remat "
+    "in their names"
+)
 MIN_SHARE = 0.001
 """Minimum share of the largest peak for a space to have a line, and of its peak for a buffer to be listed."""
 
@@ -262,7 +265,7 @@ def _notes(overview: Overview, fits: Fits | None, used: list[Row], *, all_spaces
         text = STACKED.format(shape_text(stacked, wide=False), number(stacked["iterations"]))
         notes.append(Note("stacked buffers", text))
     if again := _computed_again(overview, used):
-        notes.append(Note("XLA computes again", again))
+        notes.append(Note("XLA rematerializes", again))
     unused = [s for s in overview.spaces if s not in used]
     if names := ", ".join(space_name(s) for s in unused):
         reserved = sum(s["reserved"] for s in unused)
@@ -282,7 +285,7 @@ def _computed_again(overview: Overview, spaces: Sequence[Row]) -> str:
         return ""
     verb = "is" if len(clones) == 1 else "are"
     total = size(pc.sum(clones).as_py())
-    return f"{count(len(clones), 'buffer')} at the peak, {total}, {verb} {AGAIN}"
+    return f"{count(len(clones), 'buffer')} at the peak, {total}, {verb} {REMATERIALIZED}"
 
 
 def _stacked(overview: Overview, spaces: Sequence[Row]) -> Row | None:
