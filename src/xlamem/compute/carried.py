@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -41,15 +42,15 @@ Pair = tuple[int, int]
 
 def carried_stacks(a: LayerActivations) -> Iterator[Intervention]:
     """Update in place what a loop reads slice by slice and stacks anew, if nothing reads it afterwards."""
-    p, w = a.p, a.w
-    pairs = [pair for stacked in _stacked(a) for pair in _pairs(a, stacked)]
+    p, w, loops = a.p, a.w, _Loops(a)
+    pairs = [pair for stacked in loops.stacked() for pair in loops.pairs(stacked)]
     if not pairs:
         return
     read, stacked = np.array(pairs).T
     # One of both is not needed: an output only if it takes the place of an argument.
     replaced = ~w.in_arena[stacked] & ~w.in_arena[read]
     outputs = stacked[replaced]
-    is_spare = _in_slots_of(a, np.where(w.in_arena[stacked] | replaced, stacked, read))
+    is_spare = loops.in_slots_of(np.where(w.in_arena[stacked] | replaced, stacked, read))
     members = w.in_arena & is_spare
     without = without_outputs(w, outputs, is_spare)
     change = Change(without.fixed, without.levels - w.only(members))
@@ -74,77 +75,82 @@ def _donation(a: LayerActivations, parameters: Ints) -> str:
     return f" Donate {' and '.join(f'`{name}`' for name in names)} for it." if names else ""
 
 
-def _stacked(a: LayerActivations) -> Iterator[Ints]:
-    """Return the large results of each loop that have an element per iteration, outside of a training's passes."""
-    p = a.p
-    values = np.flatnonzero(a.has_opcode("while") & a.w.in_memory[p.owner] & (p.extent >= MIN_SHARE * a.w.total))
-    trips, leading = trip_counts(p)[p.instruction_row[values]], a.dimensions[values, 0]
-    # An unrolled loop stacks several slices in each iteration.
-    values = values[(trips > 1) & (leading > 0) & (leading % np.maximum(trips, 1) == 0)]
-    if a.is_training:
-        values = values[phases_of_values(p, values) == OPTIMIZER]
-    loop = p.instruction_row[values]
-    for row in largest_groups(loop, p.extent[values])[:MAX_LOOPS].tolist():
-        yield largest_first(a.w, values[loop == row])[:MAX_ARRAYS]
+class _Loops:
+    """What the loops of a program read and stack."""
 
+    def __init__(self, a: LayerActivations) -> None:
+        self.a, self.p, self.trips = a, a.p, trip_counts(a.p)
 
-def _pairs(a: LayerActivations, stacked: Ints) -> Iterator[Pair]:
-    """Return which of these results of a loop it computes from which arrays of the same size, read there at last."""
-    p, (value, user, _, _) = a.p, uses_of(a.p)
-    loop, end = p.instruction_row[stacked[0]], p.ranges[0][stacked[0]]
-    read = np.unique(value[(user == loop) & (value >= 0)])
-    read = read[~np.isin(a.slot[read], a.slot[stacked]) & (_last_uses(a)[read] <= end)]
-    kind = _kinds(a)
-    for result in stacked.tolist():
-        alike = read[(kind[read] == kind[result]) & _may_be_replaced_by(a, read, result)]
-        found = [array for array in alike.tolist() if _is_computed_from(a, result, user[value == array])]
-        for array in found[:1]:
-            read = read[read != array]
-            yield array, result
+    def stacked(self) -> Iterator[Ints]:
+        """Return the large results of each loop that have an element per iteration, outside of a training's passes."""
+        a, p = self.a, self.p
+        values = np.flatnonzero(a.has_opcode("while") & a.w.in_memory[p.owner] & (p.extent >= MIN_SHARE * a.w.total))
+        trips, leading = self.trips[p.instruction_row[values]], a.dimensions[values, 0]
+        # An unrolled loop stacks several slices in each iteration.
+        values = values[(trips > 1) & (leading > 0) & (leading % np.maximum(trips, 1) == 0)]
+        if a.is_training:
+            values = values[phases_of_values(p, values) == OPTIMIZER]
+        loop = p.instruction_row[values]
+        for row in largest_groups(loop, p.extent[values])[:MAX_LOOPS].tolist():
+            yield largest_first(a.w, values[loop == row])[:MAX_ARRAYS]
 
+    def pairs(self, stacked: Ints) -> Iterator[Pair]:
+        """Return which of these results of a loop it computes from which arrays, which nothing reads later."""
+        a, p, (value, user, _, _) = self.a, self.p, uses_of(self.p)
+        loop, end = p.instruction_row[stacked[0]], p.ranges[0][stacked[0]]
+        read = np.unique(value[(user == loop) & (value >= 0)])
+        read = read[~np.isin(a.slot[read], a.slot[stacked]) & (self._last_use[read] <= end)]
+        for result in stacked.tolist():
+            alike = read[(self._kind[read] == self._kind[result]) & self._may_be_replaced_by(read, result)]
+            found = [array for array in alike.tolist() if self._is_computed_from(result, user[value == array])]
+            for array in found[:1]:
+                read = read[read != array]
+                yield array, result
 
-def _may_be_replaced_by(a: LayerActivations, read: Ints, result: int) -> Mask:
-    """Return which arrays a loop could update in place: an argument only if it is donated, or for an output."""
-    category = a.p.category[a.p.owner]
-    is_argument: Mask = category[read] == PARAMETER
-    is_output = category[result] == LIVE_OUT
-    return a.w.in_arena[read] | is_argument if is_output else ~is_argument & (category[read] != CONSTANT)
+    def in_slots_of(self, values: Ints) -> Mask:
+        """Return the arrays of the same kind in the slots of these values, such as what is updated in place."""
+        found: Mask = np.isin(self._slot_and_kind, self._slot_and_kind[values])
+        return found
 
+    def _may_be_replaced_by(self, read: Ints, result: int) -> Mask:
+        """Return which arrays a loop could update in place: an argument only if it is donated, or for an output."""
+        category = self.p.category[self.p.owner]
+        is_argument: Mask = category[read] == PARAMETER
+        is_output = category[result] == LIVE_OUT
+        return self.a.w.in_arena[read] | is_argument if is_output else ~is_argument & (category[read] != CONSTANT)
 
-def _is_computed_from(a: LayerActivations, result: int, readers: Ints) -> bool:
-    """Return whether a loop computes from the slices that these instructions read the slices that it writes."""
-    p, n = a.p, trip_counts(a.p)[a.p.instruction_row[result]]
-    size, is_known = a.elements * n, p.instruction_row >= 0
-    writes, through = np.zeros((2, p.tables["instructions"].num_rows), bool)
-    writes[p.instruction_row[_in_slots_of(a, np.array([result])) & is_known]] = True
-    through[p.instruction_row[(size <= a.elements[result]) & (size >= MIN_PART * a.elements[result]) & is_known]] = True
-    return leads_to(p, readers[readers >= 0], writes & _writes_slices(a), through)
+    def _is_computed_from(self, result: int, readers: Ints) -> bool:
+        """Return whether a loop computes from the slices that these instructions read the slices that it writes."""
+        p, is_known = self.p, self.p.instruction_row >= 0
+        size = self.a.elements * self.trips[p.instruction_row[result]] / self.a.elements[result]
+        writes, through = np.zeros((2, p.tables["instructions"].num_rows), bool)
+        writes[p.instruction_row[self.in_slots_of(np.array([result])) & is_known]] = True
+        through[p.instruction_row[(size <= 1) & (size >= MIN_PART) & is_known]] = True
+        return leads_to(p, readers[readers >= 0], writes & self._writes_slices, through)
 
+    @cached_property
+    def _writes_slices(self) -> Mask:
+        """Which instructions write a slice of what they return, by their names or op_names."""
+        by_op_name, by_name = (
+            flags_of(matching(names, _WRITING), codes)
+            for codes, names in (self.p.printed_op_names, self.p.texts("instructions", "instruction"))
+        )
+        return by_op_name | by_name
 
-def _writes_slices(a: LayerActivations) -> Mask:
-    """Return which instructions write a slice of what they return, by their names or op_names."""
-    by_op_name, by_name = (
-        flags_of(matching(names, _WRITING), codes)
-        for codes, names in (a.p.printed_op_names, a.p.texts("instructions", "instruction"))
-    )
-    return by_op_name | by_name
+    @cached_property
+    def _kind(self) -> Ints:
+        """Codes that are equal for arrays with the same element type and number of elements."""
+        elements = np.minimum(self.a.elements, 1 << 62).astype(np.int64)
+        return distinct_rows(elements, self.p.texts("values", "element_type")[0])
 
+    @cached_property
+    def _slot_and_kind(self) -> Ints:
+        return distinct_rows(self.a.slot, self._kind)
 
-def _in_slots_of(a: LayerActivations, values: Ints) -> Mask:
-    """Return the arrays of the same kind in the slots of these values, such as what is updated in place."""
-    slot_and_kind = distinct_rows(a.slot, _kinds(a))
-    found: Mask = np.isin(slot_and_kind, slot_and_kind[values])
-    return found
-
-
-def _kinds(a: LayerActivations) -> Ints:
-    """Return codes that are equal for arrays with the same element type and number of elements."""
-    return distinct_rows(np.minimum(a.elements, 1 << 62).astype(np.int64), a.p.texts("values", "element_type")[0])
-
-
-def _last_uses(a: LayerActivations) -> Ints:
-    """Return the last step at which each value is read, or until which it is live in a temp allocation."""
-    value, step = use_steps(a.p)
-    last = np.where(a.w.in_arena, a.p.ranges[1], -1)
-    np.maximum.at(last, value, step)
-    return last
+    @cached_property
+    def _last_use(self) -> Ints:
+        """The last step at which each value is read, or until which it is live in a temp allocation."""
+        value, step = use_steps(self.p)
+        last = np.where(self.a.w.in_arena, self.p.ranges[1], -1)
+        np.maximum.at(last, value, step)
+        return last
