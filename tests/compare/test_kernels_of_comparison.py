@@ -607,3 +607,46 @@ def test_unchanged_places_around_changed_ones() -> None:
         around = {max((f for f in fixed if f < c), default=None) for c in changed}
         around |= {min((f for f in fixed if f >= c), default=None) for c in changed}
         assert _around(array(fixed), array(changed)).tolist() == [f in around for f in fixed]
+
+
+def compared(score: float, unscoped: float = 0.0, shared: int = 99) -> Any:
+    """A pairing of one program on each side, which are so similar."""
+    p: Any = pairing.Pairing.__new__(pairing.Pairing)
+    found = sketches.Similarity(np.array([score]), np.array([unscoped]), array([shared]))
+    p.__dict__.update(
+        pairs={}, taken=set(), _similarity=lambda i, j: found, _order=pairing._Order({}, 1, 1),
+        a=Listed([entry(0, "a")]), b=Listed([entry(0, "b")]), _folders=(np.array([""]), np.array([""])),
+        _sketches=[SimpleNamespace(of=lambda numbers: np.zeros((1, 1), np.uint32))] * 2,
+    )  # fmt: skip
+    return p
+
+
+@pytest.mark.parametrize(
+    ("score", "shared", "alone", "paired"),
+    [
+        (0.5, 8, False, False), (0.51, 8, False, True), (0.51, 7, False, False), (0.0, 0, True, True),
+        (float("nan"), 0, False, True), (0.1, 99, False, False),
+    ],
+)  # fmt: skip
+def test_programs_of_a_group_that_are_similar_enough(score: float, shared: int, alone: bool, paired: bool) -> None:
+    """More than the least, and with enough hashes; those that are alone, or of unknown similarity, need none."""
+    p = compared(score, shared=shared)
+    p._pair_groups({"k": ([0], [0])}, {"k"} if alone else set(), 0.5, 8, lambda s, n: ("similar", f"of {n}"))
+    assert [(pair.b, pair.reason) for pair in p.pairs.values()] == ([(0, "of 1")] if paired else [])
+    assert p.taken == ({0} if paired else set())
+
+
+@pytest.mark.parametrize(
+    ("score", "unscoped", "shared", "paired"),
+    [
+        (0.6, 0.0, 8, 0.6), (0.59, 0.0, 8, None), (0.6, 0.0, 7, None), (0.0, 0.8, 8, 0.8), (0.0, 0.79, 8, None),
+        (0.0, 0.8, 7, None), (0.7, 0.9, 8, 0.9), (0.9, 0.7, 8, 0.9),
+    ],
+)  # fmt: skip
+def test_programs_with_other_names_that_are_similar_enough(
+    score: float, unscoped: float, shared: int, paired: float | None
+) -> None:
+    """With their scopes or, if these were renamed, without them."""
+    p = compared(score, unscoped, shared)
+    p._pair_others()
+    assert [(pair.how, pair.score) for pair in p.pairs.values()] == ([] if paired is None else [("similar", paired)])

@@ -127,7 +127,7 @@ class InstructionMatching:
         """
         number, labels = side
         match = self._matches[number]
-        h = np.where(match >= 0, row_hash(match), labels)
+        h = np.where(match >= 0, row_hash(match + 1), labels)  # of 0, it is the hash of nothing
         radius = RADIUS if (match < 0).all() else NEAR
         graph = self._neighbours[number]
         return [h := graph.surrounded(h) for _ in range(radius)]
