@@ -288,8 +288,9 @@ def _about(group: Row, limit: int | None = None, *, wide: bool, short: bool = Fa
     shape, n_others = shape_text(group, wide=wide), group["n_shapes"] - 1
     gradient = ("grad" if short else "gradient") if group.get("kind") == "gradient" else ""
     notes = SHORT_CATEGORIES.get(group["category"], gradient)
-    if not n_others and padding_bytes(group) >= MIN_PADDING * group["size"]:
-        notes = f"{100 * padding_bytes(group) / group['size']:.0f} % padding"
+    padding = padding_bytes(group)
+    if not n_others and padding and padding >= MIN_PADDING * group["size"]:  # an empty buffer has none
+        notes = f"{100 * padding / group['size']:.0f} % padding"
     others = (f"+{n_others:,}" if shape else f"{n_others + 1:,} shapes") if n_others else ""
     for kept in ([others, notes], [others], []):
         rest = " ".join(filter(None, kept))
