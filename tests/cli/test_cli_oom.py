@@ -45,6 +45,14 @@ def test_outputs_that_the_total_leaves_out(screen: Callable[[str], str]) -> None
     assert "leaves out" not in screen(TOTAL.replace("SHARED", "0B").replace("unknown size", "0B"))
 
 
+def test_an_empty_output_alone_has_no_breakdown(screen: Callable[[str], str]) -> None:
+    out = screen("BufferAssignment stats:\nOutput size SIZE; shares 0B with arguments.\nPeak buffers:\n")
+    assert out.startswith("out of memory; the program's largest buffers\n")
+    assert "breakdown" not in out
+    wanted = "breakdown\n    output  1.00 GiB\n"
+    assert "".join(wanted.split()) in "".join(screen("BufferAssignment stats:\nOutput size 1.00G.\n").split())
+
+
 def test_one_allocation_leads_to_a_dump(screen: Callable[[str], str]) -> None:
     out = screen(ONE.replace("SPACE", "hbm"))
     assert "→ this message names one buffer, and a dump all of them" in out

@@ -93,6 +93,24 @@ def test_the_limit_of_memory(most: int, limit: int, monkeypatch: pytest.MonkeyPa
     assert found == [(resource.RLIMIT_DATA, (limit, most))]
 
 
+@pytest.mark.parametrize(("size", "code", "limits"), [("5MiB", 0, ["5MiB"]), ("much", 2, ["much"]), (None, 0, [])])
+def test_memory_is_limited_before_a_command_runs(
+    size: str | None, code: int, limits: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def limit(text: str) -> None:
+        asked.append(text)
+        if text == "much":
+            raise UsageError("much is no size")
+
+    monkeypatch.setattr(console, "limit_memory", limit)
+    assert cli.main([*(["--memory-limit", size] if size else []), "schema", "uses"]) == code
+    assert asked == limits
+    printed = capsys.readouterr()
+    assert ("much is no size" in printed.err) == (code == 2) == (not printed.out)
+
+
 @pytest.mark.parametrize(
     ("arguments", "document"),
     [

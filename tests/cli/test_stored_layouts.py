@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from stored import check
+from stored import check, mixed
 
 from xlamem.cli.options import Output
 from xlamem.cli.reporters import advice, bill, buffer, buffers, chart, diff, explain, oom, pairs, peak, series, top
@@ -27,12 +26,6 @@ SHAPES = (
     "f32[24,16]{1,0}",
 )  # fmt: skip
 SIZES = (0, 1, 999, 4096, 123_456_789, 98_765_432_109)
-
-
-def mixed(count: int, seed: int, /, **values: Sequence[Any]) -> list[Row]:
-    """Return rows with random values of each column."""
-    chance = random.Random(seed)
-    return [{name: chance.choice(choices) for name, choices in values.items()} for _ in range(count)]
 
 
 def buffer_rows(n: int, seed: int) -> list[Row]:

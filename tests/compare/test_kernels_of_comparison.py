@@ -650,3 +650,13 @@ def test_programs_with_other_names_that_are_similar_enough(
     p = compared(score, unscoped, shared)
     p._pair_others()
     assert [(pair.how, pair.score) for pair in p.pairs.values()] == ([] if paired is None else [("similar", paired)])
+
+
+def test_dumps_of_unknown_content_are_not_the_same() -> None:
+    """Not even those that have the same number on both sides."""
+    sides = [Listed([ProgramEntry(row, None, None) for row in (0, 7)]) for _ in "ab"]
+    found = pairing.Pairing(*sides)
+    found.run()
+    assert [(r["how"], r["program_a"], r["program_b"]) for r in found.table().to_pylist()] == [
+        ("gone", 0, None), ("gone", 1, None), ("new", None, 0), ("new", None, 1),
+    ]  # fmt: skip

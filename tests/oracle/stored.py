@@ -11,8 +11,9 @@ import inspect
 import json
 import os
 import pkgutil
+import random
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -45,6 +46,12 @@ def check(name: str, results: Iterable[tuple[str, Any]], *folders: Path) -> None
     compared = zip_longest(path.read_text().splitlines(), lines)
     differing = list(islice((pair for pair in compared if pair[0] != pair[1]), MOST))
     assert not differing, "\n".join(f"stored {was}\n   now {now}" for was, now in differing)
+
+
+def mixed(count: int, seed: int, /, **values: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return rows with random values of each column."""
+    chance = random.Random(seed)
+    return [{name: chance.choice(choices) for name, choices in values.items()} for _ in range(count)]
 
 
 def outcome(call: Any, *arguments: Any, **options: Any) -> Any:

@@ -214,6 +214,8 @@ def _write_breakdown(usage: list[Row], width: int | None) -> None:
         if u["part"] == "stats":
             note = f"{u['fragmentation']}%" if u["fragmentation"] else ""
             totals.append(Total(0, u["label"], _printed(u["size_text"]), note))
+    if not totals:  # nothing is printed but an empty output
+        return
     least = min(t.depth for t in totals)
     labels = ["  " * (t.depth - least) + t.label for t in totals]
     longest = max(map(len, labels))
