@@ -233,7 +233,6 @@ def test_accounts_of_a_bill(monkeypatch: pytest.MonkeyPatch) -> None:
             account=("hbm",), page=(0, 0, 2), memory_space=(None, "hbm"), kind=(None, "gradient"), n=(1, 12),
             name=(None, "a/b"),
         )  # fmt: skip
-        none: Any = None
         for i in range(10):
             own = sorted(rows[4 * i : 4 * i + 1 + i % 4], key=lambda r: (r["line"], r["part"]))
             own = [{**row, "step": None if i % 3 == 2 else 3} for row in own]
@@ -372,8 +371,10 @@ def test_conversions(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_tables(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def results() -> Iterator[tuple[str, Any]]:
-        rows = mixed(30, 19, number=(None, 5, -1234567), share=(0.5, 1e9, float("nan"), None), name=(None, "a\tb", "x" * 90),
-                     flag=(True, None), text=("", "y" * 25))  # fmt: skip
+        rows = mixed(
+            30, 19, number=(None, 5, -1234567), share=(0.5, 1e9, float("nan"), None), name=(None, "a\tb", "x" * 90),
+            flag=(True, None), text=("", "y" * 25),
+        )  # fmt: skip
         table = pa.Table.from_pylist(rows)
         for n in (0, 1, 30):
             for width in ("40", "60", "90", "200", ""):
