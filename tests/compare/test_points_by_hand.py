@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from attacks import record, value
 from conftest import DUMPS
+from stored import check
 
 import xlamem
 from xlamem.compare import account, difference, doubts, edits, points, programs, quarantined, series
@@ -293,6 +294,40 @@ def test_programs_without_a_change() -> None:
     for jump in (1, -1):
         with pytest.raises(UsageError, match=f"no jump {jump}; there are 1"):
             one.diff(jump)
+
+
+def test_random_series() -> None:
+    """Their tables, counts and words are those of before."""
+    def results() -> Iterator[tuple[str, Any]]:
+        chance = random.Random(2)
+        for n in range(30):
+            n_points = chance.randint(1, 4)
+            at = [sorted(chance.sample(range(n_points), chance.randint(1, n_points))) for _ in range(4)]
+            rows = [
+                (p, k, chance.choice((-1, 5, 5, 9, 20)), chance.choice((-1, 3, 3, 8)))
+                for p, present in enumerate(at) for k in present
+            ]  # fmt: skip
+            s = series_of(rows, n_points)
+            yield f"{n} summary", [s.summary, s.counts, s.is_known, s.has_grown]
+            yield f"{n} tables", [table.to_pylist() for table in (s.programs, s.series, s.jumps, s.unknown)]
+            yield f"{n} view", repr(s)
+
+    check("compare/random-series", results())
+
+
+def test_random_programs_at_points() -> None:
+    """They are followed as they were before."""
+    def results() -> Iterator[tuple[str, Any]]:
+        chance = random.Random(6)
+        for n in range(50):
+            k = chance.randint(1, 5)
+            keys, interfaces = ([chance.randrange(top) for _ in range(k)] for top in (4, 2))
+            c = contents(keys, interfaces, [chance.random() < 0.8 for _ in range(k)])
+            rows = [(p, chance.randrange(k)) for p in range(4) for _ in range(chance.randint(0, 3))]
+            f = followed([(p - rows[0][0] if rows else 0, i) for p, i in rows], c, [i + 1 for i in range(len(rows))])
+            yield f"{n}", [f.program.tolist(), f.how.tolist(), f.kept.tolist(), f.occurrences.tolist()]
+
+    check("compare/followed", results())
 
 
 def test_a_series_in_a_terminal() -> None:
