@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from stored import check
 
 from xlamem.compare import program_edits, rest_edits, shape_edits
 from xlamem.compare.context import Context
@@ -24,7 +27,7 @@ from xlamem.compare.program_edits import (
     operations,
 )
 from xlamem.compare.rest_edits import dimensions_of_rest, element_types_of_rest
-from xlamem.compare.rows import Differences, Shape
+from xlamem.compare.rows import Differences, Shape, shape_text
 from xlamem.compare.shape_edits import Collectives, conversions, dimensions, element_types, loops, retyped
 from xlamem.compute.layout import CONSTANT
 
@@ -782,3 +785,75 @@ def test_the_element_type_of_what_changed_most(
     assert (edit.text, edit.claims.tolist()) == ("1 buffer is bf16 instead of f32", [True, False, False])
     for pair in ((LARGE, SMALL.replace("f32", "bf16")), (LARGE, NARROW.replace("bf16", "s32")), (LARGE, LARGE)):
         assert [*element_types_of_rest(rest((*pair, -90)), ALL[:1])] == []
+
+
+# -- random differences ---------------------------------------------------------------------------
+
+
+def a_shape(chance: random.Random) -> Shape:
+    dims = tuple(chance.choice((1, 2, 4, 8, 12, 24, 64)) for _ in range(chance.randint(0, 3)))
+    return Shape(chance.choice(("f32", "f32", "bf16", "s32")), dims)
+
+
+def changed(shape: Shape, chance: random.Random) -> Shape:
+    """Return a shape of which dimensions or the element type may differ."""
+    factor = chance.choice((1, 2, 2, 3))
+    dims = tuple(n * factor if chance.random() < 0.5 else n for n in shape.dimensions)
+    if chance.random() < 0.2:
+        dims = (*dims, 4)
+    return Shape(chance.choice((shape.element_type, "f32", "bf16")), dims)
+
+
+def test_random_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dimensions, element types and shardings that differ are those of before."""
+    def results() -> Iterator[tuple[str, Any]]:
+        chance = random.Random(12)
+        for n in range(80):
+            shapes = [a_shape(chance) for _ in range(chance.randint(1, 5))]
+            pairs = [(a, changed(a, chance)) for a in shapes]
+            found = [(a, b, chance.choice((1, 14, 15, 40, 90))) for a, b in pairs if a != b]
+            arguments = {(a, b): f"w{i}" for i, (a, b) in enumerate(pairs) if a != b and chance.random() < 0.3}
+            sides = [collectives(chance.choice((1, 2, 4)), [(4, 8)], all_reduce=chance.choice((0, 2, 10, 11)),
+                                 send=chance.choice((0, 1))) for _ in "ab"]  # fmt: skip
+            monkeypatch.setattr(shape_edits, "_collectives", lambda c, sides=sides: sides)
+            monkeypatch.setattr(shape_edits, "_conversions", lambda c, n=n: ("", "; converted")[n % 2])
+            monkeypatch.setattr(shape_edits, "_mostly_converts", lambda c, n=n: n % 3 == 0)
+            c = context(resized=found, reshaped=found, matched_bytes=100, interface=SimpleNamespace(shapes=arguments))
+            for rule in (dimensions, element_types, shape_edits._resharded_buffers):
+                c.rows.asked.clear()
+                yield f"{n} {rule.__name__}", [[(e.text, e.evidence) for e in rule(c)], [*map(str, c.rows.asked)]]
+            monkeypatch.setattr(rest_edits, "conversions", lambda c, n=n: iter([n] * (n % 2)))
+            rows = [(shape_text(a), shape_text(b), size * chance.choice((-1, 1))) for a, b, size in found]
+            left = rest(*rows, (None, None, 30))
+            for rule_of_rest in (dimensions_of_rest, element_types_of_rest):
+                edits = [*rule_of_rest(left, np.array([chance.random() < 0.8 for _ in range(left.rows.n)], bool))]
+                yield f"{n} {rule_of_rest.__name__}", [(e.text, e.evidence, e.claims.tolist()) for e in edits]
+
+    check("compare/shapes", results())
+
+
+def test_random_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of operations, loops and types that differ are those of before."""
+    backward = ("transpose(jvp(a))/mul", "transpose(jvp(a))/dot")
+    names = ("mul", "a/mul", *backward, "a/convert_element_type", "reshape", "f()")
+
+    def results() -> Iterator[tuple[str, Any]]:
+        chance = random.Random(13)
+        for n in range(80):
+            sides = [Counter({k: chance.choice((0, 0, 1, 3, 9)) for k in names}) for _ in "ab"]
+            sides = [+side for side in sides]
+            monkeypatch.setattr(program_edits, "rematerialization", lambda c: iter(()))
+            monkeypatch.setattr(program_edits, "conversions", lambda c: iter(()))
+            monkeypatch.setattr(program_edits, "retyped", lambda c, n=n: {("f32", "bf16"): ["x"] * (n % 5)})
+            c = context(lines=tuple(sides))
+            yield f"{n} numbers", [shape_edits._mostly_converts(c), texts(instructions(c))]
+            trips = [[chance.choice((-1, 0, 1, 4, 8, 24)) for _ in range(chance.randint(0, 3))] for _ in "ab"]
+            shapes = {(Shape("f32", (x, 3)), Shape("f32", (y, 3))): "w" for x, y in ((4, 8), (8, 24)) if n % 3}
+            monkeypatch.setattr(shape_edits, "_trip_counts_in_model", lambda p: p)
+            monkeypatch.setattr(shape_edits, "_in_single_scopes", lambda c, gone, n=n: n % 7 == 0)
+            monkeypatch.setattr(shape_edits, "_repeats_more", lambda c, n=n: n % 4 == 0)
+            c = context(m=SimpleNamespace(a=trips[0], b=trips[1]), interface=SimpleNamespace(shapes=shapes))
+            edits = [*loops(c)]
+            yield f"{n} loops", [trips, [(e.text, e.claims.tolist()) for e in edits], [*map(str, c.rows.asked)]]
+
+    check("compare/operations", results())
