@@ -401,6 +401,20 @@ def test_buffers_that_are_sharded_differently(
     assert texts(shape_edits._resharded_buffers(c)) == ([text] if text else [])
 
 
+def test_what_devices_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The most devices of a collective, and the dimensions of all results; no other instruction counts."""
+    groups = ("{{0,1},{2,3}}", None, "{{0,1,2,3}}", "{{0,1,2,3,4}}")
+    table = pa.table({
+        "attributes": [text and f"replica_groups={text}" for text in groups],
+        "shape": ["f32[8,2]{1,0}", None, "(bf16[4], s32[])", "f32[9]"],
+    })  # fmt: skip
+    monkeypatch.setattr(shape_edits, "has_opcode", lambda p, rows, pattern: rows < p.n)
+    p: Any = SimpleNamespace(tables={"instructions": table}, n=3)
+    assert shape_edits._exchanges(p) == (4, {(8, 2), (4,), ()})
+    p.n = 0
+    assert shape_edits._exchanges(p) == (1, frozenset())
+
+
 # -- names and files -----------------------------------------------------------------------------
 
 

@@ -13,7 +13,16 @@ import pytest
 
 from xlamem.compare import instructions
 from xlamem.compare.graph import Edges, Labels, Neighbours
-from xlamem.compare.instructions import NEAR, NEIGHBOR, RADIUS, SCHEDULE, STRUCTURE, InstructionMatching
+from xlamem.compare.instructions import (
+    NEAR,
+    NEIGHBOR,
+    OPERATION,
+    RADIUS,
+    RESIZED,
+    SCHEDULE,
+    STRUCTURE,
+    InstructionMatching,
+)
 from xlamem.compare.matching import Matching
 from xlamem.parse.fingerprints import row_hash
 
@@ -266,6 +275,26 @@ def test_nothing_is_matched_twice() -> None:
     assert len(asked) == n
 
 
+def test_order_of_the_rules() -> None:
+    """What has more in common is matched before the rest."""
+    m: Any = InstructionMatching.__new__(InstructionMatching)
+    m.graphs = (SimpleNamespace(plain_names=SimpleNamespace(hashes=lambda: "plain")),) * 2
+    m.__dict__.update(_opcode="opcode", _op_name="name", _shape="shape", _number="number", _labels=lambda *names: [
+        name if isinstance(name, str) else name[0] for name in names], _unless_resized=lambda names: [*names, "!"],
+        _with_moved=lambda names: [*names, "moved"])  # fmt: skip
+    asked: list[Any] = []
+    for rule in ("renamed_arguments", "subgraphs", "equal", "neighbours", "in_order", "along_schedule"):
+        m.__dict__[f"_match_{rule}"] = lambda *arguments, rule=rule: asked.append((rule, *arguments))
+    m.match_others()
+    assert asked == [
+        ("renamed_arguments", "shape"), ("subgraphs", ["opcode", "name"], RESIZED, RESIZED),
+        ("subgraphs", ["opcode", "plain", "shape"], OPERATION, None), ("equal", ["opcode", "plain", "shape", "!"],
+        OPERATION), ("subgraphs", ["opcode", "shape", "number"], STRUCTURE, None), ("neighbours",),
+        ("in_order", ["opcode", "name", "shape", "!"], OPERATION), ("in_order", ["opcode", "name", "moved"], RESIZED),
+        ("in_order", ["opcode", "plain", "moved"], RESIZED), ("neighbours",), ("along_schedule", ["opcode", "shape"]),
+    ]  # fmt: skip
+
+
 # -- values --------------------------------------------------------------------------------------
 
 
@@ -320,17 +349,19 @@ def test_operations_of_values_that_are_left(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(module, "source_columns", columns)
     m: Any = Matching.__new__(Matching)
-    m.a = SimpleNamespace(names=["f", "f", None, "g"], lines=[1, 2, None, 1])
+    m.a = SimpleNamespace(names=["f", "f", None, "g", "f"], lines=[1, 0, None, 1, None])
     m.b = SimpleNamespace(names=["f", "f", None], lines=[None, 1, None])
-    m.value, m.value_of_b = array([-1, -1, -1, 0]), array([3, -1, -1])
+    m.value, m.value_of_b = array([-1, -1, -1, 0, -1]), array([3, -1, -1])
     a, b = m._operations()
-    assert asked == [[0, 1, 2], [1, 2]]
+    assert asked == [[0, 1, 2, 4], [1, 2]]
     assert (a[3], b[0]) == (0, 0)
     assert (a[0], a[2]) == (b[1], b[2])
-    assert len({*a.tolist()}) == 4
-    for value, of_b in (([0, 1, 2, 3], [-1, -1, -1]), ([-1] * 4, [0, 1, 2])):
+    assert len({*a.tolist()}) == 5
+    nothing: Any = None
+    for value, of_b in (([0, 1, 2, 3, 4], [-1, -1, -1]), ([-1] * 5, [0, 1, 2])):
         m.value, m.value_of_b = array(value), array(of_b)
-        assert [x.tolist() for x in m._operations()] == [[0] * 4, [0] * 3]
+        assert [x.tolist() for x in m._operations()] == [[0] * 5, [0] * 3]
+        m._match_by_scope(nothing)
     assert len(asked) == 2
 
 
