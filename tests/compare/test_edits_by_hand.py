@@ -322,6 +322,8 @@ def test_conversions_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert texts(conversions(context(types=(before, after)))) == []
     monkeypatch.setattr(shape_edits, "element_types", lambda c: [SimpleNamespace(evidence="buffers")])
     assert len(texts(conversions(context(types=(before, after))))) == 1
+    monkeypatch.setattr(shape_edits, "_mostly_converts", lambda c: False)
+    assert texts(conversions(context(types=(before, after)))) == []
 
 
 # -- dimensions and sharding ---------------------------------------------------------------------
@@ -631,6 +633,21 @@ def test_recomputation_in_words(
         names[missing].counts[program_edits.BACKWARD] = 0
         assert [*program_edits.rematerialization(found)] == []
         names[missing].counts[program_edits.BACKWARD] = 9
+
+
+@pytest.mark.parametrize(
+    ("paths", "checkpoints", "n"),
+    [
+        ({"jvp()/reduce_precision": 2, "reduce_precision": 1}, 1, 3), ({"jvp()/reduce_precision": 2}, 0, 0),
+        ({"transpose(jvp())/reduce_precision": 2}, 1, 0),
+        ({"jvp()/reduce_precisions": 2, "jvp()/mul": 1}, 1, 0), ({}, 1, 0),
+    ],
+)  # fmt: skip
+def test_operations_that_a_policy_saves(paths: dict[str, int], checkpoints: int, n: int) -> None:
+    """Those of the forward pass, if there is a checkpoint."""
+    for sides in ((paths, {}), ({}, paths)):
+        found = context(lines=tuple(map(Counter, sides)), op_names=[Counts(CHECKPOINT=checkpoints)] * 2)
+        assert program_edits._saved_operations(found) == tuple(n if side else 0 for side in sides)
 
 
 @pytest.mark.parametrize(

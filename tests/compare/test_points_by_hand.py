@@ -18,7 +18,7 @@ from conftest import DUMPS
 from stored import check
 
 import xlamem
-from xlamem.compare import account, difference, doubts, edits, points, programs, quarantined, series
+from xlamem.compare import account, difference, doubts, edits, following, points, programs, quarantined, series
 from xlamem.compare.account import Account, accounts, buffers_at, levels
 from xlamem.compare.context import Edit
 from xlamem.compare.following import HOW, NEW, SAME, Following
@@ -207,6 +207,17 @@ def test_whichever_interface_comes_back(changed: int, ends: int, begins: int, re
         _begin=array([0, begins])[order], _end=array([ends, 2])[order],
     )  # fmt: skip
     assert Following._is_renamed(own, 0, 1) is renamed
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [("jit_f", "jit_f", True), ("jit_f.1", "jit_f.22", True), ("jit_f", "jit_g", False), (None, "jit_f", False),
+     ("jit_f", None, False), (None, None, True), (None, "", True)],
+)  # fmt: skip
+def test_names_of_one_program(a: str | None, b: str | None, same: bool) -> None:
+    """They may have other numbers, or be unknown."""
+    programs_of: list[Any] = [SimpleNamespace(module_name=name) for name in (a, b)]
+    assert following._has_same_name(*programs_of) is same
 
 
 # -- series --------------------------------------------------------------------------------------
