@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from stored import check, mixed
 
+import xlamem
 from xlamem import schema
 from xlamem.cli.options import Output
 from xlamem.cli.reporters import (
@@ -31,6 +32,7 @@ from xlamem.cli.reporters import (
     tables,
     verdict,
 )  # fmt: skip
+from xlamem.cli.reporters.installation import write_installation
 from xlamem.compute import Fits, FoldedScope
 from xlamem.schema import PROBLEMS
 
@@ -391,3 +393,22 @@ def test_progress_of_a_conversion(hidden: bool) -> None:
     """None if it is hidden; without a terminal, a line from time to time."""
     with convert.progress(hidden=hidden) as update:
         assert isinstance(update, type(None) if hidden else convert._Log)
+
+
+def test_installations(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def results() -> Iterator[tuple[str, Any]]:
+        packages = (("s3", "s3fs", None), ("x", "y", "1"))
+        extra, another = ({"extra": name, "package": package, "version": v} for name, package, v in packages)
+        found = mixed(
+            9, 21, path=("/a", "/home/user" * 9), python=("3.11.7",), platform=("Linux",), build=([], ["a", "b"]),
+            simd=([], ["AVX2", "SSE2"]), threads=(1, 8), cores=(1, 16), schema_version=(2,),
+            dependencies=({}, {"numpy": "2.0", "rich": None}), extras=([], [extra, another]),
+        )  # fmt: skip
+        for i, row in enumerate(found):
+            monkeypatch.setenv("COLUMNS", ("60", "", "200")[i % 3])
+            write_installation(row)  # type: ignore[arg-type]
+            lines = capsys.readouterr().out.splitlines()
+            assert lines[0] == f"xlamem {xlamem.__version__}"
+            yield f"{i}", lines[1:]
+
+    check("cli/words-installation", results())
