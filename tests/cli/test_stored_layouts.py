@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from stored import check, mixed
 
@@ -292,3 +293,36 @@ def test_options_that_limit_the_width(width: int | None, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(console, "width", lambda: width)
     assert (Output().width, Output(wide=True).width) == (width, None)
+
+
+def test_groups_of_memory_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of the screen of `top`, with and without a limit."""
+    monkeypatch.setattr(top, "header", lambda *_: [])
+    monkeypatch.setattr(top, "describe_problems", lambda _: [])
+    monkeypatch.setattr(top, "shared_lines", lambda _: {"/home/user/model/train.py:1"})
+
+    def results() -> Iterator[tuple[str, str]]:
+        for seed, n in enumerate((0, 1, 6, 40, 40)):
+            rows = mixed(
+                n, seed, memory_space=("hbm", "hbm", "vmem"), bytes=SIZES, n=(1, 24), scope=SCOPES[2:],
+                shape=SHAPES[1:], source=("/home/user/model/train.py:1", "b.py:2", None),
+            )  # fmt: skip
+            rows.sort(key=lambda row: -row["bytes"])
+            names = ("memory_space", "bytes", "n", "scope", "shape", "source")
+            types = dict.fromkeys(("bytes", "n"), pa.int64())
+            table = pa.table({k: pa.array([r[k] for r in rows], types.get(k, pa.string())) for k in names})
+            spaces = [{"memory_space": name, "page": 0, "peak": 10**9, "time": seed if seed else None,
+                       "bytes": sum(r["bytes"] for r in rows if r["memory_space"] == name)} for name in ("vmem", "hbm")]
+            roles = pa.chunked_array([["hlo"] if seed % 2 else ["live-range"]])
+            dump: Any = SimpleNamespace(
+                modules=pa.table({"schedule_length": [9]}), source=None, files={"role": roles}, frames=None
+            )
+            for by in ("scope", "tree", "source,shape", "source"):
+                keys, tree = by.replace("tree", "scope").split(","), by == "tree"
+                for limit in (None, 3):
+                    for width in (70, None):
+                        screen = top.Screen(dump, width, limit, wide=False, step=(None, 4)[seed % 2])
+                        found = drawn(screen.groups(spaces, table, keys, tree=tree))
+                        yield f"{seed} {by} {limit} {width}", found
+
+    check("cli/layout-groups", results())
