@@ -9,12 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from xlamem.compare import account
+from xlamem.compare import account, interface
 from xlamem.compare.account import Account, Buffers
 from xlamem.compute.bills import ROWS
-from xlamem.compute.layout import CONSTANT, LIVE_OUT, TEMP, TEMP_IN_OUTPUT, THREAD_LOCAL
+from xlamem.compute.layout import CONSTANT, DONATED, LIVE_OUT, TEMP, TEMP_IN_OUTPUT, THREAD_LOCAL
 
 CHANCE = random.Random()
 
@@ -300,3 +301,88 @@ def test_names_of_memory_spaces() -> None:
     assert [x.tolist() for x in account._space_names(tpu, side("tpu"))][1] == [""]
     assert [x.tolist() for x in account._space_names(tpu, other)] == [[True, True, False], [True]]
     assert [x.tolist() for x in account._space_names(side("tpu"), other)] == [[True], [True]]
+
+
+# -- the interface -------------------------------------------------------------------------------
+
+
+def interface_of(a: Any, b: Any) -> Any:
+    made: Any = interface.Interface.__new__(interface.Interface)
+    made.m = SimpleNamespace(a=a, b=b)
+    return made
+
+
+def with_outputs(n: int, most: int = 3) -> Any:
+    """A program with as many outputs in any order; tuples have the shape 0."""
+    index = pa.array([f"{{{i}}}" for i in CHANCE.sample(range(most + 1), n)], pa.string())
+    return SimpleNamespace(outputs=SimpleNamespace(value=np.arange(n), index=index), shapes=some(n, 0, 2), steps=5)
+
+
+def test_outputs_with_another_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without those of the same shape, at the same index or elsewhere; those with the same index are one output."""
+    monkeypatch.setattr(interface, "outputs_of", lambda p: p.outputs)
+    monkeypatch.setattr(interface, "_plain_shapes", lambda p, values: p.shapes[values])
+    n_found = 0
+    for _ in range(300):
+        n = CHANCE.randint(0, 3)
+        a, b = with_outputs(n), with_outputs(n)
+        left, right = (dict(enumerate(p.outputs.index.to_pylist())) for p in (a, b))
+        for by_index in (True, False):
+            for i in [*left]:
+                alike = [j for j in right if a.shapes[i] == b.shapes[j] and (not by_index or left[i] == right[j])]
+                if alike:
+                    del left[i], right[alike[0]]
+        wanted = {(i, j) for i in left for j in right if left[i] == right[j]}
+        others = ([k for k in side if k not in {pair[s] for pair in wanted}] for s, side in enumerate((left, right)))
+        wanted |= {*zip(*others, strict=True)}
+        found = interface_of(a, b).resized_outputs
+        pairs = {*zip(*(side.tolist() for side in found), strict=True)}
+        assert pairs == {(i, j) for i, j in wanted if a.shapes[i] and b.shapes[j]}
+        n_found += len(pairs)
+    assert n_found > 50
+    for sides in ((1, 2), (2, 1)):
+        assert [len(x) for x in interface_of(*map(with_outputs, sides)).resized_outputs] == [0, 0]
+
+
+def test_arguments_that_can_be_donated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many of each shape as there are outputs whose memory is not that of an argument."""
+    monkeypatch.setattr(interface, "outputs_of", lambda p: p.outputs)
+    monkeypatch.setattr(interface, "_plain_shapes", lambda p, values: p.shapes[values])
+    for _ in range(100):
+        n = CHANCE.randint(0, 3)
+        b = with_outputs(n)
+        b.shapes, b.owner = some(n + 4, 0, 2), array([*CHANCE.sample(range(n + 1), n), 0, 0, 0, 0])
+        b.category = array(CHANCE.choice((DONATED, LIVE_OUT)) for _ in range(n + 1))
+        i = interface_of(None, b)
+        i.b = SimpleNamespace(value=n + np.arange(4))
+        right = array(sorted(CHANCE.sample(range(4), CHANCE.randint(0, 4))))
+        free = Counter(int(b.shapes[v]) for v in range(n) if b.category[b.owner[v]] != DONATED)
+        wanted = []
+        for k in right.tolist():
+            shape = int(b.shapes[n + k])
+            wanted.append(free[shape] > 0)
+            free[shape] -= 1
+        assert i.can_be_donated(right).tolist() == wanted
+        b.steps = None
+        assert i.can_be_donated(right).all()
+
+
+@pytest.mark.parametrize("n", [(2, 2), (2, 3), (0, 1)])
+def test_outputs_of_one_side_only(n: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """None if both have as many; without those of which an equal one is gone."""
+    asked: list[Any] = []
+
+    def only(p: Any, other: Any, match: Any) -> Any:
+        asked.append((p is b, other is a, match))
+        return array([0, 1, 2]) if p is b else array([0, 1])
+
+    monkeypatch.setattr(interface, "outputs_of", lambda p: p.outputs)
+    monkeypatch.setattr(interface, "_plain_shapes", lambda p, values: p.plain[values])
+    monkeypatch.setattr(interface, "_outputs_only_in", only)
+    a, b = (with_outputs(k) for k in n)
+    a.plain, b.plain = array([5, 7]), array([5, 5, 6])
+    i = interface_of(a, b)
+    i.m.value, i.m.value_of_b = "value", "value of b"
+    found = i.new_outputs.tolist(), i.gone_outputs.tolist()
+    assert found == (([], []) if n[0] == n[1] else ([1, 2], [1]))
+    assert asked == ([] if n[0] == n[1] else [(True, True, "value of b"), (False, False, "value")])
