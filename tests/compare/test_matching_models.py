@@ -9,9 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from xlamem.compare import instructions
+from xlamem.compare import matching as module
 from xlamem.compare.graph import Edges, Labels, Neighbours
 from xlamem.compare.instructions import (
     NEAR,
@@ -335,10 +337,6 @@ def test_values_of_matched_nodes(rule: int | None, known: bool, limited: bool) -
 
 def test_operations_of_values_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hash of op_name and line; 0 for values that are matched, and for all if none is left on one side."""
-    import pyarrow as pa
-
-    from xlamem.compare import matching as module
-
     asked: list[Any] = []
 
     def columns(p: Any, rows: Any) -> Any:
@@ -365,3 +363,26 @@ def test_operations_of_values_that_are_left(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(asked) == 2
 
 
+
+
+def test_order_in_which_values_match(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outputs first, then those of matched nodes that have more in common, then those of one operation or scope."""
+    asked: list[Any] = []
+    monkeypatch.setattr(module, "_described", lambda p: ("index", "shape", "phi", "rank"))
+    monkeypatch.setattr(module, "_labels", lambda *names: [n[0] if isinstance(n[0], str) else [*n[0]] for n in names])
+    m: Any = Matching.__new__(Matching)
+    m.a = m.b = SimpleNamespace(unpadded="size")
+    graphs = SimpleNamespace(node_of_value=array([0, 0, 1])), SimpleNamespace(node_of_value=array([0, 1, 1]))
+    m._instructions = SimpleNamespace(graphs=graphs, node_of_b=array([1, -1]))
+    m._operations = lambda: ("operation", "operation")
+    m._match_outputs = lambda shape, rank: asked.append(("outputs", *shape, *rank))
+    m._match_by_scope = lambda shape: asked.append(("scope", *shape))
+    m._pair_values = lambda labels, rule, node: asked.append((labels, rule, [x.tolist() for x in node]))
+    m._match_values()
+    nodes, number, of_b = [0, 0, 1], [2, 2, 1], [1, -1, -1]
+    assert asked == [("outputs", "shape", "shape", "rank", "rank")] + [
+        (labels, None, [nodes, of_b]) for labels in (
+            [nodes, "index", "phi", "shape"], [nodes, "shape"], [nodes, "index", "phi", "size"],
+            [nodes, "index", "phi", "rank", "operation"], [nodes, "index", "phi", "rank", number],
+        )
+    ] + [("scope", "shape", "shape")]  # fmt: skip
