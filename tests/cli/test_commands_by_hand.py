@@ -13,7 +13,7 @@ import click
 import pytest
 
 from xlamem import cli, compute
-from xlamem.cli import completion, console, inputs
+from xlamem.cli import completion, console, inputs, installation
 from xlamem.cli.memory import Memory
 from xlamem.errors import DumpError, UsageError
 
@@ -124,6 +124,39 @@ def test_memory_is_limited_before_a_command_runs(
 )  # fmt: skip
 def test_the_memory_that_programs_are_compared_with(arguments: dict[str, Any], document: dict[str, Any]) -> None:
     assert Memory(arguments, compute.available(**arguments)).as_json() == document
+
+
+@pytest.mark.parametrize(("allowed", "count", "cores"), [({1, 5, 6}, 8, 3), (None, 8, 8), (None, None, 1)])
+def test_cores(allowed: set[int] | None, count: int | None, cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those on which the process may run, if the system tells."""
+    if allowed is None:
+        monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    else:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: allowed if pid == 0 else NONE, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: count)
+    assert installation._cores() == cores
+
+
+@pytest.mark.parametrize(
+    ("requirements", "required", "extras"),
+    [
+        ([], [], []), (["numpy>=2.0", "rich"], ["numpy", "rich"], []),
+        (['s3fs>=1; extra == "s3"', "ruff; extra == 'lint'", 'moto; extra == "test-s3"', '; extra == "x"', "a.b-c_d>1"],
+         ["a.b-c_d"], [("s3", "s3fs")]),
+    ],
+)  # fmt: skip
+def test_packages(
+    requirements: list[str], required: list[str], extras: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Extras that only the development needs are left out."""
+    monkeypatch.setattr(installation.metadata, "requires", lambda name: requirements if name == "xlamem" else NONE)
+    monkeypatch.setattr(installation, "_version", lambda package: f"version of {package}")
+    found, others = installation._packages()
+    assert (found, [(e["extra"], e["package"], e["version"]) for e in others]) == (
+        required, [(extra, package, f"version of {package}") for extra, package in extras],
+    )  # fmt: skip
+    monkeypatch.setattr(installation.metadata, "requires", lambda _: None)
+    assert installation._packages() == ([], [])
 
 
 # -- errors --------------------------------------------------------------------------------------
