@@ -823,6 +823,8 @@ def test_what_must_fit() -> None:
     assert lines({"hbm": 3 * MIB}, None) == ["must fit 3.00 MiB (3,145,728 bytes) hbm"]
     assert lines({"hbm": 2 * MIB, "vmem": MIB},
         None) == ["must fit 3.00 MiB (3,145,728 bytes) hbm 2.00 MiB + vmem 1.00 MiB"]
+    (whole,) = _must_fit(3 * MIB, {"x" * 30: 3 * MIB}, None)
+    assert [len(_must_fit(3 * MIB, {"x" * 30: 3 * MIB}, len(whole) - n)) for n in (0, 1)] == [1, 2]
 
 
 # -- out of memory -------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 from conftest import DUMPS
 
 import xlamem
+from xlamem import cli
 from xlamem.cli import console, options
 from xlamem.cli.inputs import Failure, Program
 from xlamem.cli.reporters import top as screens
@@ -523,6 +524,47 @@ def test_garbage_is_collected_again(fails: bool) -> None:
         if fails:
             raise ValueError("no")
     assert gc.isenabled()
+
+
+@dataclass
+class Result:
+    """What a conversion returns, as far as the exit code depends on it."""
+
+    unreadable: int
+    cut: list[str]
+    empty: list[str]
+
+
+@pytest.mark.parametrize(
+    ("found", "codes"),
+    [((0, [], []), (0, 0)), ((1, [], []), (3, 3)), ((0, ["c"], []), (0, 3)), ((0, [], ["e"]), (0, 3))],
+)  # fmt: skip
+@pytest.mark.parametrize("quiet", [True, False])
+@pytest.mark.parametrize("json", [True, False])
+def test_what_a_conversion_says(
+    found: tuple[int, list[str], list[str]], codes: tuple[int, int], quiet: bool, json: bool,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Errors in any case; what is incomplete with --strict, too; notes and a summary unless it is quiet."""
+    said: list[str] = []
+    for name in ("report_failures", "report_incomplete", "report_notes"):
+        monkeypatch.setattr(convert.reporter, name, lambda _, name=name: said.append(name.removeprefix("report_")))
+    monkeypatch.setattr(convert.reporter, "summary", lambda _, to: f"wrote {to}")
+    asked: list[Any] = []
+    monkeypatch.setattr(convert.warehouse, "convert", lambda *sources, to, progress, **settings: asked.append(
+        (sources, to, settings["tables"], settings["labels"], settings["partition_by"])) or Result(*found))  # fmt: skip
+    for strict in (False, True):
+        said.clear()
+        flags = [flag for flag, is_on in (("--quiet", quiet), ("--json", json), ("--strict", strict)) if is_on]
+        given = ["--to", "s3://me:word@x/y", "--label", "k=v", "--tables", "uses,values"]
+        assert cli.main(["convert", "a", "b", *given, *flags]) == codes[strict]
+        incomplete = ["incomplete"] if strict or not quiet else []
+        assert said == ["failures", *incomplete, *([] if quiet else ["notes"])]
+        out = capsys.readouterr().out
+        assert out.startswith("{" if json else "" if quiet else "wrote s3://")
+        assert bool(out) == (json or not quiet)
+        assert "word" not in out
+    assert asked == [(("a", "b"), "s3://me:word@x/y", ["uses", "values"], {"k": "v"}, ())] * 2
 
 
 @pytest.mark.parametrize("n", [0, 1])
