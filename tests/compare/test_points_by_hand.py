@@ -484,6 +484,8 @@ def test_names_of_operations() -> None:
     assert _outermost({"a/b", "a/b/c", "d"}) == {"a/b", "d"}
     weights = {"a": 5, "a/b": 7, "ab": 100, "c/d": 12, "e": 12}
     assert _heaviest({"a", "c", "e", "ab", "f"}, weights) == ["ab", "a", "c", "e", "f"]
+    assert _heaviest({"a", "b"}, {"a/x": 5, "b/x": 5}) == ["a", "b"]
+    assert _heaviest({"a", "b"}, {"a/x": 4, "b/x": 5, "c": 9}) == _heaviest({"a", "b"}, {"b": 1}) == ["b", "a"]
     assert shape_text(Shape("f32", (2, 3))) == "f32[2,3]"
     lines = Counter({"x/mlp/dot": 2, "mlp/dot": 3, "x/attn/dot": 5, "adot": 7})
     around = {"mlp"}, {""}, {"attn", "x"}, {"y"}

@@ -316,7 +316,7 @@ def _compared_steps(m: Matching, usage: tuple[Ints, Ints], peaks: list[int]) -> 
 def _bill_rows(p: Program, spaces: Mask, step: int) -> Ints:
     if not spaces.any():
         return np.zeros(len(ROWS), np.int64)
-    items, _ = account_items(p, np.where(spaces, 0, -1), np.array([step if p.steps is not None else -1]))
+    items, _ = account_items(p, np.where(spaces, 0, -1), np.array([step]))  # without steps, it is not asked for
     return sums_of(items.bytes, items.row, len(ROWS))
 
 
