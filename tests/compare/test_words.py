@@ -448,9 +448,10 @@ def test_facts_are_in_their_order() -> None:
     ],
 )
 def test_buffers_that_cancel_are_not_the_difference(buffers: list[int], text: str) -> None:
-    rows = [buffer(n, op_name=f"jit(f)/{name}") for name, n in zip("abcd", buffers, strict=False)]
-    d = difference([account(TOTAL, 300, 200)], buffers=rows, edits=[edit("flags", 0)])
-    assert verdict(d) == f"-100 B must fit, -100 B in use at the peak: flags differ ({text})."
+    for cause in (None, 0):
+        rows = [buffer(n, op_name=f"jit(f)/{name}", edit=cause) for name, n in zip("abcd", buffers, strict=False)]
+        d = difference([account(TOTAL, 300, 200)], buffers=rows, edits=[edit("flags", 0)])
+        assert verdict(d) == f"-100 B must fit, -100 B in use at the peak: flags differ ({text})."
 
 
 @pytest.mark.parametrize(
