@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +17,8 @@ import pytest
 from xlamem import cli, compute
 from xlamem.cli import completion, console, inputs, installation
 from xlamem.cli.memory import Memory
+from xlamem.cli.options import Output
+from xlamem.cli.reporters import tables
 from xlamem.errors import DumpError, UsageError
 
 NONE: Any = None
@@ -67,6 +71,50 @@ def test_colors_that_are_asked_for(
     with click.Context(cli.cli) as context:
         context.invoke(cli.cli.callback or NONE)
         assert context.color is color
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize(
+    ("color", "system"), [(None, {True: "auto", False: None}), (True, "standard"), (False, None)]
+)
+def test_colors_of_tables(color: Any, system: Any, terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are asked for; otherwise as the terminal has them."""
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: terminal))
+    assert console._color_system() == ("auto" if terminal else None)  # outside of a command
+    with click.Context(cli.cli) as context:
+        context.color = color
+        assert console._color_system() == (system[terminal] if isinstance(system, dict) else system)
+
+
+@pytest.mark.parametrize("width", [80, None])
+@pytest.mark.parametrize(
+    ("output", "limit"),
+    [(Output(), 100), (Output(json=True), None), (Output(csv=True), None), (Output(limit=3), 3), (Output(limit=0), 0),
+     (Output(json=True, limit=3), 3), (Output(wide=True), None), (Output(markdown=True), 100)],
+)  # fmt: skip
+def test_rows_of_a_dataset_that_are_read(
+    output: Output, limit: int | None, width: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All for JSON and CSV, and if lines may have any length."""
+    monkeypatch.setattr(console, "width", lambda: width)
+    assert tables.default_limit(output) == (None if width is None and output.limit is None else limit)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize(
+    ("columns", "terminal_width", "pipe_width"),
+    [("", 77, None), ("50", 50, 50), ("39", 40, 40), ("x", 77, None), ("-5", 77, None), ("0", 77, 77)],
+)  # fmt: skip
+def test_the_width_of_lines(
+    columns: str, terminal_width: int, pipe_width: int | None, terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the terminal, or COLUMNS, which counts in a pipe, too."""
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: terminal))
+    given = int(columns) if columns.removeprefix("-").isdigit() else 0
+    size = os.terminal_size((given if given > 0 else 77, 9))
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: size)
+    assert console.width() == (terminal_width if terminal else pipe_width)
 
 
 @pytest.mark.parametrize(
