@@ -178,7 +178,7 @@ def written(ops: list[Op]) -> Members:
 def test_differences(platform: str, seed: int, make: Callable[..., Path]) -> None:
     def results() -> Iterator[tuple[str, Any]]:
         chance = random.Random(f"{platform} {seed}")
-        for n in range(9):
+        for n in range(7):
             a = a_program(chance)
             b = a
             for edit in chance.sample(EDITS, chance.randint(1, 3)):

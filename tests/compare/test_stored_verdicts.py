@@ -65,7 +65,7 @@ def a_difference(chance: random.Random) -> Any:
 def test_verdicts(seed: int) -> None:
     def results() -> Iterator[tuple[str, Any]]:
         chance = random.Random(seed)
-        for n in range(40):
+        for n in range(28):
             d = a_difference(chance)
             yield f"{n} verdict", verdict.verdict(d)
             yield f"{n} numbers", [d.is_same, d.is_known, d.has_peaks, d.has_grown, d.grown, view.numbers(d)]
