@@ -315,7 +315,7 @@ def test_random_series() -> None:
             n_points = chance.randint(1, 4)
             at = [sorted(chance.sample(range(n_points), chance.randint(1, n_points))) for _ in range(4)]
             rows = [
-                (p, k, chance.choice((-1, 5, 5, 9, 20)), chance.choice((-1, 3, 3, 8)))
+                (p, k, chance.choice((-1, 0, 5, 5, 9, 20)), chance.choice((-1, 0, 3, 3, 8)))
                 for p, present in enumerate(at) for k in present
             ]  # fmt: skip
             s = series_of(rows, n_points)

@@ -81,7 +81,8 @@ def test_programs_that_grew() -> None:
 
 @pytest.mark.parametrize(
     ("numbers", "changes", "known"),
-    [([5, 6, 9], [0, 1, 3], "-++"), ([5, -1, 9], [0, 0, 0], "---"), ([5, 6, -1], [0, 1, 0], "-+-")],
+    [([5, 6, 9], [0, 1, 3], "-++"), ([5, -1, 9], [0, 0, 0], "---"), ([5, 6, -1], [0, 1, 0], "-+-"),
+     ([0, 6, 0], [0, 6, -6], "-++")],
 )
 def test_changes_between_known_numbers(numbers: list[int], changes: list[int], known: str) -> None:
     """The peak may be unknown at a point at which it is known what must fit."""
