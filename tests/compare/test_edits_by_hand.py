@@ -215,7 +215,7 @@ def test_loops_with_another_trip_count(
     [
         ({"a/b"}, set(), ["jit(f)/a/c/x"], True), ({"a/b"}, set(), ["jit(f)/a/b/x"], False), ({"a"}, set(), [], False),
         ({"a/b"}, {"a/b"}, [], False), ({"a/b", "c"}, set(), [], False), ({"a/b", "a/d"}, {"a/d"}, [], True),
-        ({"a/b", "a/d"}, set(), ["jit(f)/a/d/x"], False),
+        ({"a/b", "a/d"}, set(), ["jit(f)/a/d/x"], False), ({"a/b"}, set(), ["jit(f)/x", "x", ""], True),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("gone", [False, True])
