@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, pairwise
 from types import SimpleNamespace
@@ -660,3 +661,23 @@ def test_dumps_of_unknown_content_are_not_the_same() -> None:
     assert [(r["how"], r["program_a"], r["program_b"]) for r in found.table().to_pylist()] == [
         ("gone", 0, None), ("gone", 1, None), ("new", None, 0), ("new", None, 1),
     ]  # fmt: skip
+
+
+def test_a_spare_copy_is_not_renamed() -> None:
+    """A program that is compiled twice on one side, of which the other side has one, is not another one there."""
+    copies = [entry(i, "k", module_name="jit_f") for i in range(2)]
+    renamed = replace(entry(1, "k", module_name="jit_g"), interface_fp="other")
+
+    def hows(a: list[ProgramEntry], b: list[ProgramEntry]) -> list[str]:
+        found = pairing.Pairing(Listed(a), Listed(b))
+        found.run()
+        return sorted(found.table()["how"].to_pylist())
+
+    assert hows(copies, [copies[0], renamed]) == ["new", "same"]
+    assert hows([copies[0], renamed], copies) == ["gone", "same"]
+    assert hows(copies[:1], [renamed]) == ["similar"]
+    changed = entry(1, "z", module_name="jit_f")
+    assert hows(copies, [copies[0], changed]) == ["new", "same"]
+    assert hows(copies[:1], [changed]) == ["name"]
+    same_interface = replace(changed, interface_fp="ik")
+    assert hows(copies, [copies[0], same_interface]) == ["interface", "same"]
