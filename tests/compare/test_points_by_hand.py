@@ -347,6 +347,7 @@ def test_a_series_in_a_terminal() -> None:
     assert lines[2].split() == ["jit_0", "10", "B", "30", "B", "p0", "p1", "+20", "B", "+1", "B"]
     assert len([line for line in lines if "jit_" in line]) == 10
     assert "and 2 more programs: the attribute programs has all" in lines[-1]
+    assert "and 1 more program: " in repr(series_of(many[:22], 2))
     assert "more program" not in repr(series_of(many[:20], 2))
 
 
