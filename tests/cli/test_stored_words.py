@@ -156,7 +156,7 @@ def test_lists_of_programs() -> None:
             )  # fmt: skip
             fits = Fits(True, "", 5, 9, 9), Fits(False, "", 5, 4, 9, "v5e"), Fits(None, "why", None, 4, 9)
             listed.append(peak.Program(overview, (None, *fits)[i % 4], []))
-        for n, limit in ((0, 3), (3, 3), (12, 5), (12, 20)):
+        for n, limit in ((0, 3), (3, 3), (12, 5), (12, 11), (12, 20)):
             for width in (40, 90, None):
                 yield f"{n} {limit} {width}", said(programs.list_programs(listed[:n], n % 2, limit, width))
         folders = (["/a/b", "/a/c/d", "/a/b"], ["/a", "b"], ["/a"])

@@ -297,6 +297,8 @@ STACK, SMALLER, OVER = "f32[24,12,16]", "f32[24,16]", "over its 24 iterations"
         (stacking(SMALLER), stacking(SMALLER, STACK), f"a loop now also stacks {STACK} {OVER}"),
         (stacking(STACK), stacking("f32[7,900]"), f"a loop no longer stacks {STACK} {OVER}"),
         (stacking(STACK), stacking("f32[7,1900]"), None),  # other arrays are larger
+        (stacking(STACK), stacking("f32[24,40]"), f"a loop no longer stacks {STACK} {OVER}"),
+        (stacking("f32[24,40]"), stacking(STACK), f"a loop now also stacks {STACK} {OVER}"),
         (stacking(STACK), stacking("bf16[24,90]", "f32[24,100]", update="dynamic-update-slice"), None),  # are others
         (stacking("f32[5000]", update="add", trips=-1), stacking(trips=-1), None),  # of an unknown number
         (stacking("f32[12,24,16]"), stacking(), None),  # no slice for each iteration

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from handmade import MIB, Row, account, buffer, difference, edit
 
+from xlamem.compare.difference import Diff
 from xlamem.compare.groups import difference_groups, numbered_groups
+from xlamem.compare.series import Series
 from xlamem.compare.verdict import buffers_of, describe, happened, main_cause, ranked_edits, signed, verdict
 from xlamem.compare.view import moved, numbers, view
 from xlamem.compare.wording import label, mark, relative, shapes, share, sources
@@ -229,8 +231,19 @@ def test_a_difference_in_a_terminal() -> None:
     assert "w10/x" not in text
     assert "+36.00 MiB 17.1 % peak moved: that of A is at step 3, not 3" in text
     assert text.rstrip(">").endswith("and 2 smaller groups: the attribute buffers has all buffers")
+    assert "and 1 smaller group: " in repr(view(difference([total], buffers=rows[:11])))
     assert "smaller group" not in repr(view(difference([total], buffers=rows[:10])))
     assert "peak moved" not in repr(view(difference([account(TOTAL, 5, 6)], buffers=rows)))
+
+
+def test_differences_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They show themselves as their views do."""
+    shown = view(difference([account(TOTAL, 5, 6)], buffers=[buffer(MIB, op_name="jit(f)/x")]))
+    for kind in (Diff, Series):
+        monkeypatch.setattr(kind, "_view", lambda self: shown)
+        made: Any = object.__new__(kind)
+        assert (repr(made), made._repr_html_()) == (repr(shown), shown._repr_html_())
+        assert "<table" in made._repr_html_()
 
 
 # -- groups --------------------------------------------------------------------------------------
