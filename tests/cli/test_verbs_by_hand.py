@@ -337,6 +337,31 @@ def test_advice_of_peak_if_the_plan_is_not_enough(
     assert [row["i"] for row in peak._advice(NONE, fits)] == shown
 
 
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize(
+    ("given", "limit", "details"),
+    [
+        ([], 10, False), (["--limit", "3"], 3, False), (["--limit", "0"], 0, False), (["--csv"], 10, False),
+        (["--json"], None, True), (["--json", "--limit", "3"], 3, True), (["--csv", "--limit", "30"], 30, False),
+    ],
+)  # fmt: skip
+def test_what_peak_reads(
+    n: int, given: list[str], limit: int | None, details: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All buffers for JSON, without a limit; of several programs, no details of most."""
+    asked: list[Any] = []
+
+    def summarize(dump: Any, **arguments: Any) -> Any:
+        asked.append(arguments)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(peak, "find", lambda *paths: [None] * n if paths == ("a", "b") else [])
+    monkeypatch.setattr(peak, "read", lambda source, tables: None)
+    monkeypatch.setattr(peak.compute, "summarize", summarize)
+    assert cli.main(["peak", "a", "b", "--space", "1", *given]) == console.USAGE
+    assert asked == [{"space": 1, "limit": limit, "details": details or n == 1, "required": n == 1}]
+
+
 @pytest.mark.parametrize(("n_lines", "height"), [(0, 40), (10, 30), (16, 24), (17, 24), (99, 24)])
 def test_height_below_a_list(n_lines: int, height: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
