@@ -40,7 +40,8 @@ def an_overview(spaces: list[Row] | None = None, usage: dict[str, list[int]] | N
         (100, {"parameter": 60, "donated": 30, "temp": 10}, None, 90, None), (100, {"parameter": 100}, None, 0, None),
         (100, {"parameter": 60, "temp": 40}, 200, 0, 200), (100, {"parameter": 60, "temp": 40}, 201, 60, None),
         (100, {"parameter": 60, "temp": 40}, 0, 60, None), (100, {"parameter": 60, "temp": 40}, -5, 60, None),
-        (100, {"temp": 100}, 50, 0, 50),
+        (100, {"temp": 100}, 50, 0, 50), (1, {"temp": 1}, 1, 0, 1), (1, {"temp": 1}, 2, 0, 2),
+        (1, {"temp": 1}, 3, 0, None),
     ],
 )  # fmt: skip
 def test_where_a_chart_begins(
