@@ -635,6 +635,18 @@ def test_recomputation_in_words(
         names[missing].counts[program_edits.BACKWARD] = 9
 
 
+def test_operations_by_pass() -> None:
+    """Recomputed ones by their path inside of the checkpoint, with what is around it; those of forward passes."""
+    again = "checkpoint/rematted_computation"
+    paths = Counter({
+        f"transpose(jvp(mlp))/{again}/dot": 1, f"transpose(jvp(attn))/{again}/dot": 2, f"x/{again}/sub/tanh": 1,
+        f"x/rematted_computation/{again}/exp": 1, "jvp(mlp)/dot": 3, "mul": 2, "transpose(jvp())/mul": 5,
+    })  # fmt: skip
+    recomputed, forward = program_edits._by_pass(paths)
+    assert recomputed == {"dot": {"jvp(mlp)", "jvp(attn)"}, "sub/tanh": {"x"}, "exp": {"checkpoint"}}
+    assert forward == {"jvp(mlp)/dot": 3, "mul": 2}
+
+
 @pytest.mark.parametrize(
     ("paths", "checkpoints", "n"),
     [

@@ -159,6 +159,16 @@ def test_another_set_of_recomputed_operations(make: Callable[..., Path]) -> None
     assert edits(few, program(["mul", "cos"], "cos")) == []
 
 
+def test_programs_of_one_value(make: Callable[..., Path]) -> None:
+    """It may be gone, new, or the same."""
+    members = with_op_names(["x"]), with_op_names(["y"]), with_arguments(("p", "f32[32]", 128))
+    x, y, argument = (xlamem.read(make(own)) for own in members)
+    for a, b, causes in ((x, x, []), (x, y, []), (x, argument, ["gone", "new"]), (argument, x, ["gone", "new"])):
+        rows = [r for r in xlamem.diff(a, b).buffers.to_pylist() if r["account"] == "device_total"]
+        assert sorted(r["cause"] for r in rows) == causes
+        assert not any(r["match"] for r in rows)
+
+
 def test_what_does_not_change_recomputation(make: Callable[..., Path]) -> None:
     """An unrolled loop repeats both passes, conversions are no operations, and other operations have equal names."""
 
