@@ -467,6 +467,8 @@ def test_the_backward_pass_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"a/x", "a/y", "c"}, {"b/x", "b/y", "c"}, None, set()),
         ({"a/x", "a/y", "c"}, {"b/x", "b/z", "c"}, "new: b; gone: a", {"a", "b"}),
         ({"a/x", *map(str, range(9))}, {"b/x", *map(str, range(9))}, "new: b; gone: a", {"a", "b"}),
+        ({"a/x", "a/y", "a/z", *"0123456"}, {"b/x", "b/y", "b/z", *"0123456"}, "new: b; gone: a", {"a", "b"}),
+        ({"a/x", "a/y", "a/z", *"012345"}, {"b/x", "b/y", "b/z", *"012345"}, None, set()),
     ],
 )  # fmt: skip
 def test_operations_of_one_side(
