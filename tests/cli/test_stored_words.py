@@ -34,6 +34,7 @@ from xlamem.cli.reporters import (
 )  # fmt: skip
 from xlamem.cli.reporters.installation import write_installation
 from xlamem.compute import Fits, FoldedScope
+from xlamem.input.source import Source
 from xlamem.schema import PROBLEMS
 
 Row = dict[str, Any]
@@ -46,7 +47,9 @@ def said(lines: Iterable[Any]) -> str:
 
 
 def a_source(name: str = "n", location: str = "/d", **about: Any) -> Any:
-    return SimpleNamespace(**{"name": name, "location": location, "module_id": None, "module_name": None, **about})
+    identity = {"name": name, "module_id": None, "module_name": None} | about
+    label = Source(**{"members": (), **identity}).label
+    return SimpleNamespace(**identity, location=location, label=label)
 
 
 # -- out of memory -------------------------------------------------------------------------------
