@@ -191,6 +191,39 @@ def test_columns_that_are_null_are_left_out() -> None:
     assert repr(xlamem.show(pa.table({}))) == ""
 
 
+@pytest.mark.parametrize(
+    ("limit", "lines"),
+    [
+        (0, ["  a", "  3 more rows"]),
+        (1, ["  a", "  5", "  2 more rows"]),
+        (2, ["  a", "  5", "  6", "  1 more row"]),
+        (3, ["  a", "  5", "  6", "  7"]),
+        (4, ["  a", "  5", "  6", "  7"]),
+    ],
+)
+def test_rows_up_to_a_limit(limit: int, lines: list[str]) -> None:
+    view = xlamem.show(pa.table({"a": [5, 6, 7]}), limit=limit)
+    assert repr(view).splitlines() == lines
+    assert Tags(view._repr_html_()).texts == [line.strip() for line in lines]
+
+
+def test_twenty_rows_are_shown() -> None:
+    lines = repr(xlamem.show(pa.table({"a": range(22)}))).splitlines()
+    assert [lines[0], *lines[-2:]] == ["   a", "  19", "  2 more rows"]
+
+
+def test_a_note_stands_below_its_grid() -> None:
+    for grid, text, texts in (
+        (Grid(["a"], [["b"]], note="n"), "  a\n  b\n  n", ["a", "b", "n"]),
+        (Grid(["a"], [["b"]]), "  a\n  b", ["a", "b"]),
+        (Grid([], [["a", "b"], ["cc", ""]], note="n"), "  a   b\n  cc\n  n", ["a", "b", "cc", "n"]),
+        (Grid(["a"], [], note="n"), "  a\n  n", ["a", "n"]),
+        (Grid([], [], note="n"), "  n", ["n"]),
+        (Grid([], []), "", []),
+    ):
+        assert (grid.text(), Tags(grid.html()).texts) == (text, texts)
+
+
 @pytest.mark.parametrize("value", [3, None, "text", [1]])
 def test_show_needs_a_table(value: Any) -> None:
     with pytest.raises(xlamem.UsageError, match=r"needs a pyarrow\.Table"):
@@ -253,6 +286,35 @@ def test_lines_and_labels_of_a_curve(usage: list[int], step: int, corners: str) 
         ("90.0", "140", "start", "0"), ("730.0", "140", "end", "3"),
         *([(f"{middle}.0", "140", "middle", str(step))] if step in (1, 2) else []),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("step", "has_label"), [(0, False), (19, False), (20, True), (139, True), (140, False)])
+def test_the_label_of_a_peak_stands_apart_from_those_of_the_ends(step: int, has_label: bool) -> None:
+    """An eighth of the width, which 20 of 160 steps take, is left to each of these."""
+    html = Curve("hbm", np.ones(160, np.int64), 0, step).html()
+    svg = ET.fromstring(html[html.index("<svg") :])
+    assert [t.text for t in svg.findall("text")][5:] == ([str(step)] if has_label else [])
+
+
+def test_curves_of_nothing_and_of_a_byte() -> None:
+    """The highest column reaches the top, and one of 0 bytes stays at the bottom."""
+    for usage, path in (([0, 0], "M90 126H90.0V126.0H730V126Z"), ([0, 1], "M90 126H90.0V126.0H410.0V6.0H730V126Z")):
+        curve = Curve("hbm", np.array(usage), 0, 1)
+        html = curve.html()
+        svg = ET.fromstring(html[html.index("<svg") :])
+        assert svg.findall("path")[0].attrib["d"] == path
+        legend = ["■", " ", "parameters, outputs, constants", " ", "■", " ", "temporaries"]
+        assert Tags(html[: html.index("<svg")]).texts == [f"hbm: {usage[1]} B at step 1 of 1 \xa0 ", *legend]
+        assert curve.text() == ""
+
+
+def test_a_column_of_several_steps_is_as_high_as_the_highest() -> None:
+    usage = np.zeros(5000, np.int64)
+    usage[[1233, 1300]] = 9, 3
+    html = Curve("hbm", usage, 0, 1233).html()
+    svg = ET.fromstring(html[html.index("<svg") :])
+    columns = "H246.9V6.0H248.0V126.0H255.9V86.0H256.9V126.0"
+    assert svg.findall("path")[0].attrib["d"] == f"M90 126H90.0V126.0{columns}H730V126Z"
 
 
 def test_numbers_of_any_kind_are_aligned_to_the_right() -> None:

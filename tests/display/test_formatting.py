@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from datetime import datetime
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -97,6 +97,23 @@ def test_differences_have_as_many_neighbours_as_fit(begin: str, middle: str, end
     assert formatting.shorten_distinct(texts, limit) == [shown.format(a, b) for a in "ab" for b in "cd"]
 
 
+@pytest.mark.parametrize(
+    ("limit", "shown", "longer"),
+    [
+        (3, "ab…z", "ab….…"),
+        (4, "ab…z", "ab….…"),
+        (7, "abc…yz", "ab….…"),
+        (9, "abcd…xyz", "abc…z..…"),
+        (12, "abcdef…vwxyz", "abcd…yz...…"),
+    ],
+)
+def test_a_text_and_its_continuation_differ_at_the_end_of_the_text(limit: int, shown: str, longer: str) -> None:
+    alike = [f"{c}{'x' * 20}{d}{'y' * 20}" for c in "ab" for d in "cd"]
+    alphabet = "abcdefghijklmnopqrstuvwxyz"
+    for texts, expected in (([alphabet, alphabet + "." * 10], [shown, longer]), (["0123"], ["0123"])):
+        assert formatting.shorten_distinct([*texts, *alike], limit)[: len(texts)] == expected
+
+
 def test_names_too_long_for_a_line_keep_both_ends() -> None:
     """TensorFlow adds a hundred characters to the name of a function."""
     names = [f"{i}.a_inference_{name}_12__XlaMustCompile_{'x' * 90}_.{i}" for i, name in enumerate(("train", "test"))]
@@ -159,6 +176,8 @@ def test_names_that_do_not_exist() -> None:
     assert formatting.similar(["value", "q", "allocation"], known) == "did you mean 'Values', 'allocations'?"
     assert formatting.similar("q", known) == "there are Values, allocations"
     assert formatting.similar("q", [], "it has") == "it has none"
+    assert formatting.similar(["q", "value"], iter(known)) == "did you mean 'Values'?"
+    assert formatting.similar(["q", "r"], iter(known)) == "there are Values, allocations"
 
 
 def test_text_of_every_length_is_shortened() -> None:
@@ -205,6 +224,10 @@ def test_wrapped_to_the_width_of_prose() -> None:
     assert formatting.wrap(" ".join(words)) == formatting.wrap(" ".join(words), 0, 80) == [" ".join(["word"] * 16), *[
         " ".join(["word"] * n) for n in (16, 8)
     ]]  # fmt: skip
+    for n, n_lines in ((80, 1), (81, 2)):
+        assert len(formatting.wrap(f"{'a' * (n - 41)} {'b' * 40}")) == n_lines
+        assert len(formatting.wrap_items(["a" * (n - 42), "b" * 40])) == n_lines
+    assert formatting.wrap("a well-known word of it", 70) == ["a well-known word of", "it"]
     assert max(map(len, formatting.wrap(" ".join(words), 6))) == 74
     assert max(map(len, formatting.wrap(" ".join(words), 70))) == 19  # there are at least 20 characters
     assert formatting.wrap("a text of twenty char", 70) == ["a text of twenty", "char"]
@@ -228,6 +251,9 @@ NANOSECONDS = pa.timestamp("ns")
     [
         (pa.timestamp("s"), [0, LATE, None], [datetime(1970, 1, 1), "10000-01-01 00:00:00", None]),
         (pa.timestamp("s", "Asia/Tokyo"), [LATE], ["10000-01-01 00:00:00"]),
+        (pa.date32(), [0, LATE // 86400], [date(1970, 1, 1), "10000-01-01"]),
+        (pa.duration("ns"), [1, 1000, None], ["1", timedelta(microseconds=1), None]),
+        (pa.time64("ns"), [1, 1000], ["00:00:00.000000001", time(0, 0, 0, 1)]),
         (pa.list_(NANOSECONDS), [[1, None], []], [["1970-01-01 00:00:00.000000001", None], []]),
         (
             pa.struct({"at": NANOSECONDS, "n": pa.int64()}),

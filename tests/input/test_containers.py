@@ -20,6 +20,8 @@ from small_dumps import ALLOCATIONS, LIVE, PACK, STEM, TEXTS, contents, tar_of, 
 
 from xlamem.errors import DumpError
 from xlamem.input import containers, decompression, files
+from xlamem.input.decompression import CHUNK_SIZE, READ_SIZE
+from xlamem.input.files import FileView
 from xlamem.input.find import find, resolve
 from xlamem.input.names import EXTENSIONS
 
@@ -54,6 +56,16 @@ def test_streams_one_after_the_other(tmp_path: Path, packed: str) -> None:
     if packed != "zst":
         data += bytes(64)
     assert contents(resolve(data)) == {"buffer-assignment": ALLOCATIONS}
+
+
+@pytest.mark.parametrize("packed", PACK)
+def test_streams_longer_than_what_is_read_at_once(packed: str) -> None:
+    """All but those of zstd may be padded with zeros."""
+    noise = random.Random(1).randbytes(3 * READ_SIZE // 2) + bytes(CHUNK_SIZE + 1)
+    first, second = PACK[packed](noise), PACK[packed](noise[::-1])
+    for padding in (0,) if packed == "zst" else (0, 1, READ_SIZE - 1, READ_SIZE, 2 * READ_SIZE):
+        data = first + bytes(padding) + second + bytes(padding)
+        assert FileView.from_bytes("x", data).decompressed().read() == noise + noise[::-1]
 
 
 @pytest.mark.parametrize("packed", PACK)

@@ -300,6 +300,43 @@ def test_modules_and_frames_in_any_order(n: int) -> None:
         assert found == wanted, (chosen, text)
 
 
+LIVE_IN_LOG = {thread: f"I1120 12:03:29.928370 {thread:7} x.cc:1] HloLiveRange (max 1):\n  0:p\n" for thread in (7, 8)}
+MODULE_IN_LOG = {
+    thread: "".join(f"I1120 12:03:29.928370 {thread:7} y.cc:2] {line}\n" for line in ALLOCATIONS.splitlines())
+    for thread in (7, 8)
+}
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_logged_modules_and_others_in_any_order(n: int) -> None:
+    """A logged one extends from its live range, the last one of its thread, to the next one of the thread."""
+    pieces = {
+        "text": "noise\n", "plain": ALLOCATIONS, "frame": frame("a", ALLOCATIONS + MODULE_IN_LOG[7]),
+        "live 7": LIVE_IN_LOG[7], "module 7": MODULE_IN_LOG[7], "live 8": LIVE_IN_LOG[8], "module 8": MODULE_IN_LOG[8],
+    }  # fmt: skip
+    for chosen in itertools.product(pieces, repeat=n):
+        at = [*itertools.accumulate((len(pieces[kind]) for kind in chosen), initial=0)]
+        modules = [i for i, kind in enumerate(chosen) if kind.startswith("module")]
+        first, following = {}, {}
+        for i in modules:
+            of_thread = [j for j, kind in enumerate(chosen) if kind.endswith(chosen[i][-1])]
+            before = [j for j in of_thread if j < i][-1:]
+            first[i] = before[0] if before and chosen[before[0]].startswith("live") else i
+            following[i] = next((at[j] for j in of_thread if j > i and j in modules), None)
+        bounds = sorted({at[i] for i, kind in enumerate(chosen) if kind in ("plain", "frame") or i in modules}
+                        | {at[i] for i in first.values()})  # fmt: skip
+        expected: list[tuple[int, int | None, str, str]] = [(at[first[i]], following[i], "log", "") for i in modules]
+        for i, kind in enumerate(chosen):
+            if kind == "frame":
+                expected.append((at[i] + 16, at[i + 1] - len("\n*** End a ***\n"), "plain", "a"))
+            elif kind == "plain":
+                is_first = at[i] == bounds[0] and "frame" not in chosen
+                end = next((bound for bound in bounds if bound > at[i]), None)
+                expected.append((0 if is_first else at[i], end, "plain", ""))
+        found = member_spans("".join(pieces[kind] for kind in chosen).encode())
+        assert [tuple(span) for span in found] == sorted(expected), chosen
+
+
 def is_open(kinds: tuple[str, ...]) -> bool:
     """Whether the last frame of these has no end."""
     frames = [kind for kind in kinds if "frame" in kind]

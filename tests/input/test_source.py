@@ -325,6 +325,12 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [contents(s) for s in find("-", "-")] == [TEXTS]
 
 
+def test_closed_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(DumpError, match="<stdin>: expected standard input; it is closed"):
+        find("-")
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_is_read_once(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
@@ -494,6 +500,14 @@ def test_frames_in_a_file_with_the_name_of_a_member(tmp_path: Path) -> None:
     assert split_modules(find(path)[0]) == find(path)
 
 
+def test_a_frame_ends_where_its_name_is_repeated(tmp_path: Path) -> None:
+    """Other ends, such as in captured output that was captured again, are part of it."""
+    text = ALLOCATIONS + "*** End other ***\n*** End ***\nmore\n"
+    path = tmp_path / "stdout.txt"
+    path.write_text(frames(texts={"buffer-assignment": text, "hlo": HLO}))
+    assert contents(resolve(path)) == {"buffer-assignment": text, "hlo": HLO}
+
+
 def test_truncated_frames(tmp_path: Path) -> None:
     first = frames(texts={"hlo": HLO}) + f"*** Begin {STEM}-buffer-assignment.txt ***\nBufferAssignment:\nalloc"
     path = tmp_path / "stdout.txt"
@@ -616,6 +630,27 @@ def test_lf_stays(raw: bytes) -> None:
     assert (text.data, text.crlf, text.first_bare_lf) == (raw, False, None)
     every = range(len(raw) + 1)
     assert text.positions(every) == [(raw.count(b"\n", 0, offset) + 1, offset) for offset in every]
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/runs/a%20b-live-range.txt", "a%20b-live-range.txt"),
+        ("/runs/s3://a%20b?x-live-range.txt", "a%20b?x-live-range.txt"),
+        ("s3://runs/a%20b-live-range.txt?x=/y", "a b-live-range.txt"),
+        ("s3://runs/a%2Fb-live-range.txt", "b-live-range.txt"),
+        ("C:\\runs\\a%20b.txt", "a%20b.txt"),
+        ("a.txt", "a.txt"),
+    ],
+)
+def test_only_names_in_uris_are_decoded(path: str, name: str) -> None:
+    assert Member("", path).file_name == Member("", "x.tar", path).file_name == name
+
+
+def test_a_text_is_released_at_the_end_of_its_block() -> None:
+    with resolve(ALLOCATIONS.encode()).members[0].load() as text:
+        assert len(text) == len(ALLOCATIONS)
+    assert (len(text), text.data, text.raw) == (0, b"", b"")
 
 
 def test_an_empty_member(tmp_path: Path) -> None:

@@ -86,6 +86,15 @@ def test_hints_are_about_one_path_each(tmp_path: Path) -> None:
         find_all(*folders[1:3])
 
 
+def test_a_glob_that_matches_hlo_text_only(tmp_path: Path) -> None:
+    write(tmp_path, texts={"hlo": HLO})
+    write(tmp_path / "with", texts={"hlo": HLO, "live-range": TEXTS["live-range"]})
+    with pytest.raises(NoDumpError, match="there is HLO text, but no"):
+        find(tmp_path / "*.txt")
+    assert [contents(s) for s in find(tmp_path / f"{STEM}.txt")] == [{"hlo": HLO}]
+    assert [contents(s) for s in find(tmp_path / "*/*.txt")] == [{"hlo": HLO, "live-range": TEXTS["live-range"]}]
+
+
 @pytest.mark.parametrize("n", [3, 4, 1003])
 def test_an_error_names_three_paths(tmp_path: Path, n: int) -> None:
     for i in range(n):

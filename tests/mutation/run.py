@@ -183,14 +183,13 @@ class Tree:
     def verdict(self, bug: Bug) -> tuple[str, str]:
         """Run the likeliest test files, then the others."""
         killers = self.killers.setdefault(bug.file, Counter())
-        if tests := self.covered.tests(bug.file, bug.row):
-            ast.parse((self.root / bug.file).read_text())
-            return self.covered_verdict(tests, killers)
+        if is_python := bug.file.endswith(".py"):
+            tree = ast.parse((self.root / bug.file).read_text())
+            if (tests := self.covered.tests(bug.file, bug.row)) and in_function(tree, bug.row):
+                return self.covered_verdict(tests, killers)
         modules: list[str] = []
-        if bug.file.startswith("_native"):
+        if not is_python:
             modules = native.modules_of(self.root / "_native", Path(bug.file).name, bug.row)
-        else:
-            ast.parse((self.root / bug.file).read_text())
         names = defined((ROOT / bug.file).read_text()) | {Path(bug.file).stem, *modules}
         selection = Selection(names, killers, self.options.cases)
         files = sorted(tests_of(self.room, self.root), key=lambda test: self.rank(test, selection))
@@ -232,6 +231,12 @@ class Tree:
         words = re.findall(r"\w+", (self.root / test).read_text())
         mentions = [word for word in words if word in selection.names]
         return -caught, not FIRST.fullmatch(Path(test).name), -len({*mentions}), -len(mentions) / max(1, len(words))
+
+
+def in_function(tree: ast.Module, row: int) -> bool:
+    """Return whether a row is in a function, and not executed by an import only."""
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return any(node.lineno < row <= (node.end_lineno or 0) for node in functions)
 
 
 def defined(text: str) -> set[str]:

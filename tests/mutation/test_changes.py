@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from fnmatch import fnmatch
 
@@ -85,3 +86,10 @@ def test_tests_that_execute_a_line() -> None:
     found = Covered({"a.py": {"3": ["slow", "quick", "new"], "20": []}}, {"slow": 2.0, "quick": 0.1})
     assert found.tests("a.py", 3) == found.tests("a.py", 12) == ["quick", "new", "slow"]
     assert found.tests("a.py", 2) == found.tests("a.py", 13) == found.tests("a.py", 20) == found.tests("b.py", 3) == []
+
+
+def test_lines_of_functions() -> None:
+    """The lines of one may be recorded, and those of constants below it are not."""
+    f, g = "def f():\n    return (\n        2)\n", "    def g(self):\n        pass\n"
+    tree = ast.parse(f"A = 1\n\n{f}B = 3\nclass C:\n    D = 4\n{g}")
+    assert [row for row in range(1, 11) if run.in_function(tree, row)] == [4, 5, 10]

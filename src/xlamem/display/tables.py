@@ -34,7 +34,7 @@ def _byte_columns(table: pa.Table) -> set[str]:
     # The texts of printed_report are sizes as XLA prints them, under the names of columns that hold bytes.
     columns = [c for t in same if t.name != "printed_report" for c in t.columns]
     others = {c.name for c in columns if c.unit != "bytes"}
-    return {c.name for c in columns if c.unit == "bytes"} - others - {"offset"}
+    return {c.name for c in columns} - others - {"offset"}
 
 
 class TableGrid:

@@ -57,13 +57,15 @@ def member_spans(data: Buffer) -> list[MemberSpan]:
     plain, logged = _module_heads(data, frames)
     if len(plain) > 1:
         _include_values(data, plain)
-    bounds = sorted([*(f.begin for f in frames), *plain, *(head.begin for head in logged)])
+    in_log = _logged_modules(data, logged)
+    # A logged module may begin before its head, with a live range.
+    bounds = sorted({*plain, *(f.begin for f in frames), *(h.begin for h in logged), *(m.begin for m in in_log)})
     if plain and plain[0] == bounds[0] and not frames:
         # Text before the first module is included, so that the reader reports it.
         plain[0] = bounds[0] = 0
     ends: list[int | None] = [*bounds[1:], None]
     modules = [MemberSpan(begin, ends[bisect_right(bounds, begin) - 1]) for begin in plain]
-    return sorted([frame.content for frame in frames] + modules + _logged_modules(data, logged))
+    return sorted([frame.content for frame in frames] + modules + in_log)
 
 
 def contains_dump(head: bytes) -> bool:
