@@ -20,6 +20,7 @@ from small_dumps import ALLOCATIONS, LIVE, PACK, STEM, TEXTS, contents, tar_of, 
 
 from xlamem.errors import DumpError
 from xlamem.input import containers, decompression, files
+from xlamem.input.compression import Codec
 from xlamem.input.decompression import CHUNK_SIZE, READ_SIZE
 from xlamem.input.files import FileView
 from xlamem.input.find import find, resolve
@@ -66,6 +67,23 @@ def test_streams_longer_than_what_is_read_at_once(packed: str) -> None:
     for padding in (0,) if packed == "zst" else (0, 1, READ_SIZE - 1, READ_SIZE, 2 * READ_SIZE):
         data = first + bytes(padding) + second + bytes(padding)
         assert FileView.from_bytes("x", data).decompressed().read() == noise + noise[::-1]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "bzip2", "xz", "zstd"])
+def test_what_cannot_be_read_is_no_fault_of_the_content(codec: Codec) -> None:
+    class Unreadable(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def read(self, size: int = -1) -> bytes:
+            raise OSError(5, "Input/output error")
+
+    with pytest.raises(DumpError, match=r"^x: expected a readable file \(Input/output error\)$") as caught:
+        list(decompression.decompress(Unreadable(), codec, "x"))
+    assert caught.value.system
+    with pytest.raises(DumpError, match=codec) as caught:
+        list(decompression.decompress(io.BytesIO(b"text"), codec, "x"))
+    assert (caught.value.offset, caught.value.system) == (0, False)
 
 
 @pytest.mark.parametrize("packed", PACK)

@@ -23,6 +23,7 @@ Prefix = Callable[[int, str, str], Iterator[str]]
 ROLES = ("buffer-assignment", "buffer-assignment-values", "live-range", "memory-usage-report")
 SINGLE = ("cpu-jaxlib-0.4.26-scan_while", "cpu-jaxlib-0.7.2-sharded_mm", "cpu-tf-2.3.4-loop", "cpu-tf-2.9.3-mlp")
 SPLIT = ("cpu-jaxlib-0.12.0-scan_while", "cpu-jaxlib-0.10.2-cond_switch")
+GLOG = "I1120 12:03:29.928370   18058 client.cc:2664] "
 STATS = """BufferAssignment stats:
              parameter allocation:    3.05MiB
               constant allocation:         0B
@@ -175,6 +176,22 @@ def test_another_newline_after_the_module_of_a_log() -> None:
         assert (loaded.crlf, loaded.first_bare_lf) == (True, None)
 
 
+@pytest.mark.parametrize("others", [(), (0,), (1,), (3,), (0, 1, 2, 3)])
+def test_the_first_line_with_another_newline_in_a_log(others: tuple[int, ...]) -> None:
+    """It counts if it is one of the module, or the next one of the module if it stands between two."""
+    lines = [f"{GLOG}{line}" for line in ALLOCATIONS.splitlines()]
+    for i in reversed(others):
+        lines.insert(i, "something else")
+    data = [len("".join(f"{text}\n" for text in ALLOCATIONS.splitlines()[:i])) for i in range(4)]
+    first = lines.index(f"{GLOG}BufferAssignment:")
+    for n_crlf in range(first + 1, len(lines) + 2):
+        log = "".join(f"{line}\r\n" if i < n_crlf else f"{line}\n" for i, line in enumerate([*lines, "the end"]))
+        with resolve(log.encode()).members[0].load() as text:
+            n_before = sum(line.startswith(GLOG) for line in lines[:n_crlf])
+            assert text.crlf
+            assert text.first_bare_lf == (data[n_before] if n_before < 3 else None), n_crlf
+
+
 def test_a_truncated_log(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     lines = list(glog(5, "buffer_assignment.cc:1", memory_texts(SPLIT[0])["buffer-assignment"]))
@@ -235,9 +252,6 @@ def test_a_file_of_one_module_is_not_split(tmp_path: Path) -> None:
     for folder in (SINGLE[0], SPLIT[0]):
         (source,) = find(DUMPS / folder)
         assert split_modules(source) == [source]
-
-
-GLOG = "I1120 12:03:29.928370   18058 client.cc:2664] "
 
 
 @pytest.mark.parametrize(
@@ -335,6 +349,15 @@ def test_logged_modules_and_others_in_any_order(n: int) -> None:
                 expected.append((0 if is_first else at[i], end, "plain", ""))
         found = member_spans("".join(pieces[kind] for kind in chosen).encode())
         assert [tuple(span) for span in found] == sorted(expected), chosen
+
+
+def test_a_module_of_a_log_is_not_split_again(tmp_path: Path) -> None:
+    """Also if it is said to extend from the beginning of the log to its end, like a file with one module."""
+    path = tmp_path / "train.log"
+    path.write_text(MODULE_IN_LOG[7] + MODULE_IN_LOG[8])
+    sources = find(path)
+    assert [(s.members[0].begin, s.members[0].end) for s in sources] == [(0, None), (len(MODULE_IN_LOG[7]), None)]
+    assert [split_modules(s) for s in sources] == [[s] for s in sources]
 
 
 def is_open(kinds: tuple[str, ...]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import mmap
 import os
 import pickle
 import threading
@@ -35,7 +36,7 @@ from small_dumps import (
 from xlamem import read
 from xlamem.errors import DumpError, UsageError
 from xlamem.input import contents as input_contents
-from xlamem.input import files
+from xlamem.input import files, text
 from xlamem.input.containers.tar import TarEntry
 from xlamem.input.find import Member, Source, Text, _choose, _numbers, find, find_all, resolve, split_modules
 from xlamem.input.names import EXTENSIONS
@@ -107,6 +108,23 @@ def test_a_size_that_is_not_known(tmp_path: Path) -> None:
     assert source.bytes_on_disk() == sum(path.stat().st_size for path in tmp_path.iterdir())
     Path(source.members[-1].uri).unlink()
     assert source.bytes_on_disk() is None
+
+
+def test_sizes_of_members(tmp_path: Path) -> None:
+    """That of the span, or what the archive or the system states; a compressed file has its own."""
+    (path := tmp_path / "x.gz").write_bytes(data := gzip.compress(b"x" * 100))
+    entry = TarEntry("y", 512, 519)
+    uri = str(path)
+    assert [
+        Member("hlo", uri, begin=3, end=8).bytes_on_disk(),
+        Member("hlo", uri, begin=3, end=8, size=9).bytes_on_disk(),
+        Member("hlo", uri, end=0).bytes_on_disk(),
+        Member("hlo", uri, begin=3, size=0).bytes_on_disk(),
+        Member("hlo", uri, begin=3, size=4, entry=entry).bytes_on_disk(),
+        Member("hlo", uri, entry=entry).bytes_on_disk(),
+        Member("hlo", uri).bytes_on_disk(),
+        Member("hlo", f"{uri}/nothing").bytes_on_disk(),
+    ] == [5, 5, 0, 0, 4, 7, len(data), None]
 
 
 def test_a_text_that_begins_beyond_its_file(tmp_path: Path) -> None:
@@ -581,6 +599,59 @@ def test_decompressed_content_is_kept_within_two_limits(
     for name in set("abc") - set(kept):
         get(name)
         assert read.pop() == name
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kept"), [([4, 4, 4], "bc"), ([5, 5, 5], "abc"), ([4, 5, 4], "abc"), ([5, 5, 5, 5], "bcd")]
+)
+def test_content_in_temporary_files_counts_as_a_file_only(
+    sizes: list[int], kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, limit in (("MAX_CACHED_FILES", 3), ("MAX_CACHED_BYTES", 10), ("MAX_IN_MEMORY", 4)):
+        monkeypatch.setattr(files, name, limit)
+    cache = files._ContentCache()
+    for name, size in zip("abcd", sizes, strict=False):
+        cache.get((name,), lambda size=size: bytes(size))  # type: ignore[misc]
+    assert "".join(str(name) for (name,) in cache._contents) == kept
+
+
+def test_limits_of_what_is_read_and_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MIN_MAPPED", 10)
+    monkeypatch.setattr(files, "MAX_IN_MEMORY", 10)
+    for n, is_mapped in ((9, False), (10, True)):
+        path = tmp_path / str(n)
+        path.write_bytes(data := bytes(range(48, 48 + n)))
+        assert files.read_small(str(path)) == (None if is_mapped else data)
+        assert isinstance(files.open_file(str(path)).read(), memoryview) == is_mapped
+        assert not isinstance(files.open_file(str(path)).read(1), memoryview)
+    for n, is_mapped in ((10, False), (11, True)):
+        assert isinstance(files.spool("x", [b"1234", bytes(n - 4)]), mmap.mmap) == is_mapped
+
+
+def test_a_codec_is_looked_for_in_sixteen_bytes(tmp_path: Path) -> None:
+    """A name that promises compression is trusted only if these are no text."""
+    for n, is_text in ((15, False), (16, True)):
+        path = tmp_path / "a.gz"
+        path.write_bytes(data := b"x" * n + b"\0" * 9)
+        for reads in (
+            lambda: files.open_decompressed(str(path)).read(),  # noqa: B023
+            lambda: files.open_file(str(path)).head(99),  # noqa: B023
+            lambda: files.read_small(str(path)) or files.open_decompressed(str(path)).read(),  # noqa: B023
+        ):
+            if is_text:
+                assert reads() == data
+            else:
+                with pytest.raises(DumpError, match="gzip data"):
+                    reads()
+
+
+def test_positions_in_a_text_of_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "BLOCK_SIZE", 7)
+    for raw in (b"one\n\nthree\nfour and more\n\n\nseven", b"\n" * 30, b"x" * 30):
+        for step in (1, 2, 7, 8, 13):
+            offsets = range(0, len(raw) + 1, step)
+            expected = [(raw.count(b"\n", 0, offset) + 1, offset + 5) for offset in offsets]
+            assert Text(raw, base=5).positions(offsets) == expected
 
 
 def test_mapped_spans_begin_anywhere(tmp_path: Path) -> None:

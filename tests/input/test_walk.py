@@ -7,10 +7,12 @@ import json
 import os
 import pickle
 import socket
+import stat
 import sys
 import tarfile
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote
 
 import pytest
 from small_dumps import ALLOCATIONS, HLO, PACK, STEM, TEXTS, contents, frames, tar_of, write
@@ -84,6 +86,43 @@ def test_hints_are_about_one_path_each(tmp_path: Path) -> None:
     assert hints == ["there are only protos", "", "there is HLO text"]  # a path that is repeated is searched once
     with pytest.raises(NoDumpError, match="there are only protos"):
         find_all(*folders[1:3])
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFCHR, stat.S_IFBLK])
+def test_devices_are_not_read(kind: int, tmp_path: Path) -> None:
+    (path := tmp_path / "device").write_text(ALLOCATIONS)
+    with pytest.raises(DumpError, match=r"a file, a directory or a pipe \(a device\)"):
+        Walker()._add_existing(str(path), kind)
+    walker = Walker()
+    walker._add_existing(str(path), stat.S_IFREG)
+    assert walker.groups.hits == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "hint"),
+    [
+        ([], "the directory is empty"),
+        (["below/"], ""),
+        (["x.json", "below/"], ""),
+        (["x.pb", "below/"], "there are only protos"),
+        (["x.pb", "x.hlo"], "there are only protos"),
+        (["x.xplane.pb", "x.hlo"], "there is HLO text"),
+        (["x.xplane.pb.gz"], "there are only profiles"),
+        (["module_0001.jit_f.before_optimizations.txt.xz"], "there is HLO text"),
+        ([f"{STEM}.txt", "x.xplane.pb"], "there is HLO text"),
+    ],
+)
+def test_hints_by_names(files: list[str], hint: str, tmp_path: Path) -> None:
+    """The first one that applies. Directories below that are empty do not count."""
+    for name in files:
+        (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(NoDumpError) as caught:
+        find(tmp_path)
+    assert caught.value.hint.startswith(hint)
+    assert bool(caught.value.hint) == bool(hint)
+    assert f"no dump in {tmp_path}: {hint or 'searched for'}" in str(caught.value)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.path, again.hint) == (str(caught.value), str(tmp_path), caught.value.hint)
 
 
 def test_a_glob_that_matches_hlo_text_only(tmp_path: Path) -> None:
@@ -503,6 +542,25 @@ def test_classes_in_globs_are_those_of_local_paths(tmp_path: Path, glob: str, ma
                     find(f"{base}/{glob}/*.txt")
     finally:
         memory.rm(f"/{tmp_path.name}", recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("glob", "location", "matches"),
+    [
+        ("gs://b/a%20]*", "gs://b/a ]x", True),
+        ("gs://b/[a%20*", "gs://b/[a x", True),
+        ("gs://b/a.txt*", "gs://b/axtxt", False),
+        ("gs://b/*/c", "gs://b/a/c", True),
+        ("gs://b/*/c", "gs://b/a/a/c", False),
+        ("gs://b/**/c", "gs://b/c", True),
+        ("gs://b/**/c", "gs://b/a/a/c", True),
+        ("gs://b/**c", "gs://b/a/a/xc", True),
+        ("gs://b/*", "gs://b/a\n", True),
+        ("gs://b/a*c", "gs://b/abcd", False),
+    ],
+)
+def test_what_a_glob_for_uris_matches(glob: str, location: str, matches: bool) -> None:
+    assert (filesystems.glob_pattern(glob, unquote).match(location) is not None) == matches
 
 
 def test_unknown_schemes(monkeypatch: pytest.MonkeyPatch) -> None:
