@@ -12,7 +12,7 @@ from xlamem.input.files import open_decompressed
 @pytest.mark.parametrize("several", [True, False])
 def test_newlines_before_any_offset_in_any_order(tmp_path: Path, several: bool) -> None:
     """The last count is continued only where it can be."""
-    data = b"".join(b"%d\n" % i for i in range(2000))
+    data = b"\n" + b"".join(b"%d\n" % i for i in range(2000))
     path = tmp_path / "x.txt"
     path.write_bytes(data)
     file = open_decompressed(str(path))

@@ -40,7 +40,7 @@ from xlamem.input import files, text
 from xlamem.input.containers.tar import TarEntry
 from xlamem.input.find import Member, Source, Text, _choose, _numbers, find, find_all, resolve, split_modules
 from xlamem.input.names import EXTENSIONS
-from xlamem.input.spans import is_one_module
+from xlamem.input.spans import contains_dump, is_one_module
 from xlamem.input.walk import NoDumpError
 from xlamem.parse import modules
 
@@ -526,6 +526,23 @@ def test_a_frame_ends_where_its_name_is_repeated(tmp_path: Path) -> None:
     assert contents(resolve(path)) == {"buffer-assignment": text, "hlo": HLO}
 
 
+@pytest.mark.parametrize(
+    ("text", "is_dump"),
+    [
+        (ALLOCATIONS, True),
+        (f"hello\n{LOG}BufferAssignment:\n", True),
+        (frame("x-live-range.txt", LIVE), True),
+        (f"*** Begin x ***\n{LIVE}", True),
+        ("*** Begin x ***", False),
+        ("a BufferAssignment: of somebody\n", False),
+        (LIVE, False),
+        ("", False),
+    ],
+)
+def test_texts_with_dumps(text: str, is_dump: bool) -> None:
+    assert contains_dump(text.encode()) == is_dump
+
+
 def test_truncated_frames(tmp_path: Path) -> None:
     first = frames(texts={"hlo": HLO}) + f"*** Begin {STEM}-buffer-assignment.txt ***\nBufferAssignment:\nalloc"
     path = tmp_path / "stdout.txt"
@@ -626,6 +643,17 @@ def test_limits_of_what_is_read_and_mapped(tmp_path: Path, monkeypatch: pytest.M
         assert not isinstance(files.open_file(str(path)).read(1), memoryview)
     for n, is_mapped in ((10, False), (11, True)):
         assert isinstance(files.spool("x", [b"1234", bytes(n - 4)]), mmap.mmap) == is_mapped
+
+
+def test_pages_that_are_released_are_read_again(tmp_path: Path) -> None:
+    (path := tmp_path / "x").write_bytes(data := bytes(range(256)) * 2000)
+    for begin, end in ((0, len(data)), (5000, len(data) - 3)):
+        mapped = files.open_file(str(path)).read(begin, end)
+        n = end - begin
+        for first, last in ((0, n), (1, n - 1), (5000, 5000), (300_000, 7), (n, n), (n - 1, n), (4096, 8192)):
+            files.evict_pages(mapped, first, last)
+            assert mapped == data[begin:end]
+    files.evict_pages(data, 0, len(data))
 
 
 def test_a_codec_is_looked_for_in_sixteen_bytes(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import tarfile
 import threading
 import zipfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow as pa
@@ -68,6 +69,17 @@ def test_the_largest_sizes_after_decompression() -> None:
             check("x", *sizes)
     with pytest.raises(DumpError, match="at most 29 bytes after decompression"):
         check("x", 30, 3, 10, 29)
+
+
+def test_compressed_bytes_are_counted_as_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = decompression._SystemErrorFile(io.BytesIO(b"abcde"), "x")
+    assert [file.tell(), file.read(3), file.tell(), file.read(), file.tell()] == [0, b"abc", 3, b"de", 5]
+    monkeypatch.setattr(decompression, "MIN_LIMITED", 0)
+    data, compressed = bytes(1000), gzip.compress(bytes(1000))
+    for ratio, is_allowed in ((len(data) // len(compressed) + 1, True), (len(data) // len(compressed), False)):
+        monkeypatch.setattr(decompression, "MAX_RATIO", ratio)
+        with nullcontext() if is_allowed else pytest.raises(DumpError, match="at most"):
+            assert b"".join(decompression.decompress(io.BytesIO(compressed), "gzip", "x")) == data
 
 
 @pytest.mark.parametrize(("codec", "compress"), CODECS)
@@ -240,6 +252,15 @@ def test_used_values_before_the_allocations_of_each_module(before: bytes) -> Non
     data = before + used + module + used + module
     spans = member_spans(data)
     assert [data[span.begin :][: len(used)] for span in spans[1:]] == [used]
+
+
+@pytest.mark.parametrize(("n", "belongs"), [(40, True), (256, True), (257, False)])
+def test_used_values_are_recognised_by_their_first_bytes(n: int, belongs: bool) -> None:
+    title = b"\nUsed values:"
+    used = b"\nTotal bytes used: ".ljust(n - len(title), b"8") + title + b"\n"
+    data = (used + HEAD) * 2
+    begin = len(used + HEAD) if belongs else len(used + HEAD + used)
+    assert [span[:2] for span in member_spans(data)] == [(0, begin), (begin, None)]
 
 
 def test_stack_frames_in_a_circle() -> None:

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pytest
 from small_dumps import ALLOCATIONS, HLO, PACK, STEM, TEXTS, contents, frames, tar_of, write
 
 import xlamem
 from xlamem.errors import DumpError, UsageError
 from xlamem.input import contents as input_contents
-from xlamem.input import files, filesystems
+from xlamem.input import files, filesystems, walk
+from xlamem.input.access import system_errors
 from xlamem.input.find import Member, find, find_all, resolve
 from xlamem.input.names import EXTENSIONS
 from xlamem.input.walk import NoDumpError, Walker
@@ -88,6 +90,38 @@ def test_hints_are_about_one_path_each(tmp_path: Path) -> None:
         find_all(*folders[1:3])
 
 
+def test_other_files_of_xla_may_be_given(tmp_path: Path) -> None:
+    """As a shell expands `dir/*`. A directory of such a name is expected to have a dump."""
+    stem = write(tmp_path)
+    (other := tmp_path / "module_0000.jit_f.before_optimizations.txt").write_text(HLO)
+    assert len(find(f"{stem}-live-range.txt", other)) == 1
+    (folder := tmp_path / "module_0001.jit_g").mkdir()
+    with pytest.raises(NoDumpError, match=f"no dump in {folder}: the directory is empty"):
+        find(f"{stem}-live-range.txt", folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("x", OSError(5, "Input/output error"), "x: expected a file (Input/output error)"),
+        ("x", OSError("one\ntwo"), "x: expected a file (one)"),
+        ("x", pa.ArrowInvalid("one\ntwo"), "x: expected a file (one)"),
+        ("s3://x", LookupError("one\ntwo"), "s3://x: expected a file (one)"),
+        ("s3://x", LookupError(), "s3://x: expected a file (LookupError)"),
+        ("x", LookupError("odd"), ""),
+        ("s3://x", MemoryError(), ""),
+        ("s3://x", UsageError("no"), ""),
+        ("x", DumpError("y", "z"), ""),
+    ],
+)
+def test_errors_of_libraries(name: str, error: Exception, message: str) -> None:
+    """Those of the system and of Arrow, and all that concern a URI, are about the file. Others are as they were."""
+    with pytest.raises(Exception) as caught, system_errors(name, "a file"):  # noqa: PT011
+        raise error
+    assert (str(caught.value) == message) if message else (caught.value is error)
+    assert getattr(caught.value, "system", False) == bool(message)
+
+
 @pytest.mark.parametrize("kind", [stat.S_IFCHR, stat.S_IFBLK])
 def test_devices_are_not_read(kind: int, tmp_path: Path) -> None:
     (path := tmp_path / "device").write_text(ALLOCATIONS)
@@ -96,6 +130,17 @@ def test_devices_are_not_read(kind: int, tmp_path: Path) -> None:
     walker = Walker()
     walker._add_existing(str(path), stat.S_IFREG)
     assert walker.groups.hits == 1
+
+
+@pytest.mark.parametrize("top", [".", "proc", "proc/below"])
+def test_directories_of_the_kernel_are_not_descended(
+    top: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "_KERNEL", (f"{tmp_path}/proc/", "/elsewhere/"))
+    for folder in (".", "proc", "proc/below", "proc/below/deep", "processes/below"):
+        write(tmp_path / folder, texts={"buffer-assignment": ALLOCATIONS})
+    found = [os.path.relpath(s.location, tmp_path) for s in find(tmp_path / top)]
+    assert found == ([".", "proc", "processes/below"] if top == "." else [top])
 
 
 @pytest.mark.parametrize(
@@ -470,6 +515,21 @@ def test_hlo_text_that_a_uri_names(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             assert [contents(source) for source in sources] == [{"hlo": HLO}]
     with pytest.raises(NoDumpError, match="there is HLO text"):
         find("gs://b/d")
+
+
+def test_what_is_not_at_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names what was given."""
+    from pyarrow import fs
+
+    write(tmp_path / "d")
+    away = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    monkeypatch.setattr(filesystems, "_arrow_filesystem", lambda root: (away, "") if root == "gs://b" else None)
+    for uri in ("gs://b/nothing", "gs://b/nothing/*.txt", "gs://b/d/module_0001"):
+        with pytest.raises(UsageError) as caught:
+            find(uri)
+        assert str(caught.value).startswith(f"{uri} does not exist: ")
+    with pytest.raises(NoDumpError, match=r"no dump in gs://b/d/\*\.gz: searched for"):
+        find("gs://b/d/*.gz")
 
 
 def test_a_number_sign_in_a_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

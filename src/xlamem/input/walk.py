@@ -125,7 +125,6 @@ class Walker:
             with system_errors(path), open(path, "rb") as file:
                 self.add_bytes(file.read(), path)
         elif name := names.split(file_name):
-            self._note_hlo(name[1])
             self._add_siblings(directory, name[0], file_name)
         else:
             self._note_other(file_name)
