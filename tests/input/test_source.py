@@ -630,6 +630,8 @@ def test_content_in_temporary_files_counts_as_a_file_only(
     for name, size in zip("abcd", sizes, strict=False):
         cache.get((name,), lambda size=size: bytes(size))  # type: ignore[misc]
     assert "".join(str(name) for (name,) in cache._contents) == kept
+    cache.clear()
+    assert cache.get(("d",), lambda: b"again") == b"again"
 
 
 def test_limits_of_what_is_read_and_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -654,6 +656,22 @@ def test_pages_that_are_released_are_read_again(tmp_path: Path) -> None:
             files.evict_pages(mapped, first, last)
             assert mapped == data[begin:end]
     files.evict_pages(data, 0, len(data))
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="the system keeps them")
+def test_which_pages_are_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole ones of mapped files, unless the file has become shorter."""
+    (path := tmp_path / "x").write_bytes(bytes(400_000))
+    page, calls = mmap.PAGESIZE, list[tuple[int, int]]()
+    monkeypatch.setattr(files._Mapped, "madvise", lambda self, _, *span: calls.append(span), raising=False)
+    mapped = files.open_file(str(path)).read(page + 5, page + 300_000)
+    calls.clear()
+    for begin, end in ((0, 10), (page - 5, page), (page - 6, 3 * page), (2 * page, 299_995), (5, 5), (5, 4)):
+        files.evict_pages(mapped, begin, end)
+    assert calls == [(0, 15), (page, 5), (0, 3 * page + 5), (2 * page, 300_000 - 2 * page)]
+    monkeypatch.setattr(files._guard, "is_cut", lambda data: True)
+    files.evict_pages(mapped, 0, 10)
+    assert len(calls) == 4
 
 
 def test_a_codec_is_looked_for_in_sixteen_bytes(tmp_path: Path) -> None:

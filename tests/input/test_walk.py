@@ -96,8 +96,11 @@ def test_other_files_of_xla_may_be_given(tmp_path: Path) -> None:
     (other := tmp_path / "module_0000.jit_f.before_optimizations.txt").write_text(HLO)
     assert len(find(f"{stem}-live-range.txt", other)) == 1
     (folder := tmp_path / "module_0001.jit_g").mkdir()
-    with pytest.raises(NoDumpError, match=f"no dump in {folder}: the directory is empty"):
-        find(f"{stem}-live-range.txt", folder)
+    for paths in ((f"{stem}-live-range.txt", folder), (folder, other), (other, folder)):
+        with pytest.raises(NoDumpError, match=f"no dump in {folder}: "):
+            find(*paths)
+    with pytest.raises(NoDumpError, match=f"no dump in {folder}, {other}, {folder}: "):
+        find(folder, other, folder)
 
 
 @pytest.mark.parametrize(
@@ -621,6 +624,21 @@ def test_classes_in_globs_are_those_of_local_paths(tmp_path: Path, glob: str, ma
 )
 def test_what_a_glob_for_uris_matches(glob: str, location: str, matches: bool) -> None:
     assert (filesystems.glob_pattern(glob, unquote).match(location) is not None) == matches
+
+
+def test_filesystems_of_uris() -> None:
+    """Those of pyarrow are preferred; others are those of fsspec, which does not quote."""
+    from pyarrow import fs
+
+    pytest.importorskip("fsspec")
+    for uri, path in (("mock:///a%20b/c/", "/a b/c"), ("mock:///a#b", "/a#b"), ("mock:///", "/")):
+        system, found = filesystems.filesystem(uri)
+        assert (type(system), found) == (fs._MockFileSystem, path)
+        assert filesystems.decoder(uri)("a%20b") == "a b"
+    system, found = filesystems.filesystem("memory://a%20b/c/")
+    assert (type(system), found) == (fs.PyFileSystem, "/a%20b/c")
+    assert filesystems.decoder("memory://a")("a%20b") == "a%20b"
+    assert filesystems.decoder("mock:///x::mock:///y")("a%20b") == "a%20b"
 
 
 def test_unknown_schemes(monkeypatch: pytest.MonkeyPatch) -> None:
