@@ -20,3 +20,10 @@ def test_newlines_before_any_offset_in_any_order(tmp_path: Path, several: bool) 
         if several:
             file = open_decompressed(str(path))
         assert file.count_newlines(offset) == data[:offset].count(b"\n")
+
+
+def test_newlines_of_a_file_that_was_not_counted_before(tmp_path: Path) -> None:
+    data = b"\n\n1\n\n"
+    for offset in range(len(data) + 1):
+        (path := tmp_path / str(offset)).write_bytes(data)
+        assert open_decompressed(str(path)).count_newlines(offset) == data[:offset].count(b"\n")
