@@ -22,12 +22,14 @@ from conftest import DUMPS
 import xlamem
 from xlamem import compute, schema
 from xlamem.dump import as_tables
+from xlamem.errors import OutputError
 from xlamem.parse.fingerprints import are_known
 from xlamem.parse.join import ReadDump, tables_of
 from xlamem.warehouse import compaction, derived, dumps_view, identity, known, peak_numbers, query, spill
 from xlamem.warehouse.batch import Batch, File, Lazy
 from xlamem.warehouse.compaction import _bins, _has_ended
 from xlamem.warehouse.known import KnownDumps
+from xlamem.warehouse.ledger import Ledger
 from xlamem.warehouse.merged import DumpSet
 from xlamem.warehouse.migration import _Migration
 from xlamem.warehouse.query import Limits
@@ -205,6 +207,35 @@ def test_large_batches_without_dumps_are_merged(monkeypatch: pytest.MonkeyPatch)
             files = (File("values", f"values/v2/{i}.parquet", 1, 20),)
             state.add(replace(batch(f"{i}", tuple(f"{i}{d}" for d in dumps)), files=files), i)
         assert sum(map(len, compaction.plan(state))) == n_merged
+
+
+def test_what_batches_that_are_merged_have_in_common() -> None:
+    """The partition, the version, the tables, and what kinds of rows they have."""
+
+    def files(*paths: str) -> tuple[File, ...]:
+        return tuple(File(path.split("/")[0], path, 1, 1) for path in paths)
+
+    base = replace(batch("a", ("x",), tables=("values",)), files=files("values/k=1/m=2/a.parquet"))
+    alike = [
+        replace(base, name="b", run_id="other", dumps=("y", "z"), labels={"l": "1"}),
+        replace(base, files=files("values/k=1/m=2/b.parquet", "modules/k=1/m=2/b.parquet")),
+        replace(base, system=("q",), attempts={"q": 1}, places={"q": "/in"}),
+    ]
+    others = [
+        replace(base, files=files("values/k=2/m=2/a.parquet")),
+        replace(base, files=files("values/k=1/m=3/a.parquet")),
+        replace(base, files=files("values/k=1/a.parquet")),
+        replace(base, files=files("values/a.parquet")),
+        replace(base, files=files("values/k=1/m=2/a.parquet", "occurrences/k=1/m=2/a.parquet")),
+        replace(base, tool_version="2"),
+        replace(base, schema_version=schema.VERSION + 1),
+        replace(base, tables=("values", "modules")),
+        replace(base, runs=("r",)),
+        replace(base, dumps=()),
+        replace(base, quarantined=("q",)),
+    ]
+    assert {compaction._group(b) for b in alike} == {compaction._group(base)}
+    assert len({compaction._group(b) for b in (base, *others)}) == 1 + len(others)
 
 
 def test_the_order_of_dumps_without_modules() -> None:
@@ -434,6 +465,24 @@ def test_a_sandbox_only_selects(text: str) -> None:
 
 
 # ---- storage
+
+
+@pytest.mark.parametrize("is_marked", [True, False, None])
+@pytest.mark.parametrize("exist", [True, False])
+@pytest.mark.parametrize("local", [True, False])
+def test_files_that_another_run_has_deleted(local: bool, exist: bool, is_marked: bool | None) -> None:
+    """On remote storage, an entry names files of a run with a heartbeat only, or of one that needs none."""
+    ledger, asked = object.__new__(Ledger), list[set[str]]()
+    ledger.storage = SimpleNamespace(  # type: ignore[assignment]
+        local=local, uri="s3://b", exist=lambda names: asked.append(names) or exist
+    )
+    ledger._active = None if is_marked is None else SimpleNamespace(exists=lambda: is_marked)  # type: ignore[assignment]
+    new = tuple(replace(batch(n), files=(File("values", f"values/{n}.parquet", 1, 1),)) for n in "ab")
+    ledger._require_files(())
+    is_gone = not local and (is_marked is False or not exist)
+    with pytest.raises(OutputError, match="which it took for dead") if is_gone else nullcontext():
+        ledger._require_files(new)
+    assert asked == ([] if local or is_marked is False else [{"values/a.parquet", "values/b.parquet"}])
 
 
 def test_the_name_of_a_file_may_be_taken(tmp_path: Path) -> None:
