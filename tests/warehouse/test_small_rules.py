@@ -534,6 +534,28 @@ def test_rows_with_the_names_that_are_in_them() -> None:
 # ---- sources, names of columns, sizes
 
 
+def test_which_rows_of_a_large_dump_are_needed() -> None:
+    """Those of some values, and the first live range; their instructions are found in what is left."""
+
+    def names(*texts: str) -> pa.Array:
+        return pa.array(texts).dictionary_encode()
+
+    needed = streamed.NeededRows(np.array([3, 5, 0]))
+    values = (([7, 3, 5], names("a", "b", "c")), ([0], names("d")))
+    kept = [needed.select("values", pa.table({"value_id": ids, "instruction": rows})) for ids, rows in values]
+    assert [rows["value_id"].to_pylist() for rows in kept] == [[3, 5], [0]]
+    left = [chunk.dictionary.to_pylist() for rows in kept for chunk in rows["instruction"].chunks]
+    assert left == [["b", "c"], ["d"]]
+    live = ([7, None, 3], [5, 7], [7])
+    found = [needed.select("live_ranges", pa.table({"value_id": pa.array(ids, pa.int64())})) for ids in live]
+    assert [rows["value_id"].to_pylist() for rows in found] == [[7, 3], [5], []]
+    instructions = [needed.select("instructions", pa.table({"instruction": names(*row)})) for row in ("xdb", "ab")]
+    assert [rows["instruction"].to_pylist() for rows in instructions] == [["d", "b"], ["b"]]
+    assert needed.instruction_rows().tolist() == [1, -1, 0]
+    others = pa.table({"instruction": names("a", "x")})
+    assert needed.select("aliases", others).equals(others)
+
+
 def test_a_dump_that_is_given_twice() -> None:
     (source,) = xlamem.find(DUMPS / "cpu-jaxlib-0.12.0-scan_while")
     path = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
