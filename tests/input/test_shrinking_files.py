@@ -15,7 +15,7 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import DumpError, _guard
-from xlamem.input.files import MIN_MAPPED, open_file
+from xlamem.input.files import MIN_MAPPED, check_unchanged, open_file
 from xlamem.parse import reader
 
 HEAD = b"BufferAssignment:\nallocation 0: size 8000000, preallocated-temp:\n"
@@ -138,6 +138,17 @@ def test_a_guard_ends_with_its_mapping(large: Path) -> None:
     bytes(data[-10:])
     assert _guard.is_cut(data)
     assert bytes(data[-10:]) == b"\n" * 10
+
+
+def test_a_file_that_was_cut_and_is_gone(large: Path) -> None:
+    """Its status cannot tell any more, but what was read of it can."""
+    whole, cut = (open_file(str(large)).read() for _ in range(2))
+    os.truncate(large, 0)
+    bytes(cut[-10:])
+    large.unlink()
+    check_unchanged(whole, "x")
+    with pytest.raises(DumpError, match="x: expected a file that does not change while it is read"):
+        check_unchanged(cut, "x")
 
 
 def test_other_faults_keep_their_handler(large: Path) -> None:

@@ -170,6 +170,22 @@ def test_links_are_skipped(tmp_path: Path) -> None:
     assert contents(resolve(path)) == {"buffer-assignment": ALLOCATIONS}
 
 
+def test_only_regular_files_are_entries(tmp_path: Path) -> None:
+    """Whatever their permissions; some tools write no mode."""
+    kinds = {
+        "none": 0, "file": stat.S_IFREG, "setuid": stat.S_IFREG | stat.S_ISUID | 0o777, "permissions": 0o7777,
+        "link": stat.S_IFLNK, "folder": stat.S_IFDIR, "socket": stat.S_IFSOCK, "pipe": stat.S_IFIFO,
+        "device": stat.S_IFCHR, "disk": stat.S_IFBLK,
+    }  # fmt: skip
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name, mode in kinds.items():
+            info = zipfile.ZipInfo(f"{name}/{ASSIGNMENT}")
+            info.external_attr = mode << 16 | 0xFFFF
+            archive.writestr(info, ALLOCATIONS)
+    found = [s.location.rpartition("::")[2] for s in find(tmp_path / "x.zip")]
+    assert found == ["file", "none", "permissions", "setuid"]
+
+
 def test_names(tmp_path: Path) -> None:
     """Backslashes as some tools of Windows write them, and letters that are not ASCII."""
     path = zip_with(tmp_path / "x.zip", {f"café/{ASSIGNMENT}": ALLOCATIONS, f"zzz/{ASSIGNMENT}": ALLOCATIONS})
