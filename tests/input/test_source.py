@@ -40,7 +40,7 @@ from xlamem.input import files, text
 from xlamem.input.containers.tar import TarEntry
 from xlamem.input.find import Member, Source, Text, _choose, _numbers, find, find_all, resolve, split_modules
 from xlamem.input.names import EXTENSIONS
-from xlamem.input.spans import contains_dump, is_one_module
+from xlamem.input.spans import contains_dump, detect_role, is_one_module
 from xlamem.input.walk import NoDumpError
 from xlamem.parse import modules
 
@@ -408,6 +408,14 @@ def test_role_by_content(tmp_path: Path, text: str, role: str) -> None:
     path.write_bytes(text.encode())
     (member,) = resolve(path).members
     assert (member.role, member.begin, member.end) == (role, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("n", "role"), [(1024, "memory-usage-report"), (1025, "buffer-assignment-values")]
+)
+def test_a_report_is_recognised_by_its_first_kilobyte(n: int, role: str) -> None:
+    title = b"\nAllocations sorted by size"
+    assert detect_role(b"Total bytes used: ".ljust(n - len(title), b"4") + title) == role
 
 
 def test_a_directory_is_sniffed(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import mmap
 import os
 import pickle
 import socket
@@ -57,6 +58,14 @@ def test_the_first_name_of_a_file_counts(tmp_path: Path) -> None:
         assert [source.members[0].uri for source in find(*given)] == [str(given[0])]
 
 
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_files_that_were_found_before_count_again(tmp_path: Path, n: int) -> None:
+    for name in ["a", *"bc"[:n]]:
+        (tmp_path / f"{name}.txt").write_text(ALLOCATIONS)
+    for paths in ((tmp_path / "a.txt", tmp_path), (tmp_path / "a.txt", tmp_path / "*.txt"), (tmp_path, tmp_path)):
+        assert len(find(*paths)) == 1 + n
+
+
 def test_nothing_in_it(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no dump in .*-buffer-assignment\.txt"):
         find(tmp_path)
@@ -88,6 +97,25 @@ def test_hints_are_about_one_path_each(tmp_path: Path) -> None:
     assert hints == ["there are only protos", "", "there is HLO text"]  # a path that is repeated is searched once
     with pytest.raises(NoDumpError, match="there are only protos"):
         find_all(*folders[1:3])
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("x.pb", "there are only protos"),
+        ("x.hlo.pb.gz", "there are only protos"),
+        ("x.hlo", "there is HLO text"),
+        ("x.xplane.pb", "there are only profiles"),
+        ("x.json", ""),
+    ],
+)
+@pytest.mark.parametrize("glob", [False, True])
+def test_hints_about_a_file(name: str, hint: str, glob: bool, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(NoDumpError) as caught:
+        find(tmp_path / ("x*" if glob else name))
+    assert caught.value.hint.startswith(hint)
+    assert bool(caught.value.hint) == bool(hint)
 
 
 def test_other_files_of_xla_may_be_given(tmp_path: Path) -> None:
@@ -484,6 +512,7 @@ def test_large_files_of_a_server_are_read_in_blocks(
     monkeypatch.setattr(filesystems, "filesystem", lambda uri: (System(), str(tmp_path / "x")))
     view = files.open_file("away://x")
     assert view.size == n
+    assert isinstance(view.read(), mmap.mmap) == (n > 10)
     for begin, end in ((0, n), (0, None), (3, n), (2, n - 1)):
         if begin <= (n if end is None else end):
             assert bytes(view.read(begin, end)) == data[begin:end]
