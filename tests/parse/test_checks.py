@@ -55,6 +55,19 @@ def test_planted(code: str, name: str, role: str, old: bytes, new: bytes, comple
         assert dump.complete
 
 
+@pytest.mark.parametrize(("stated", "last"), [(51, 51), (60, 60), (40, 51), (0, 51)])
+def test_live_ranges_lie_within_the_longer_schedule(stated: int, last: int) -> None:
+    """Whether it is the listed one, of 51 steps, or the stated one: some of it may be missing."""
+    source = xlamem.find(DUMPS / SPLIT)[0]
+    members = texts(source)
+    live = members["live-range"].replace(b"(max 51)", b"(max %d)" % stated)
+    for end in (last, last + 1):
+        members["live-range"] = live.replace(b"    copy.4{}:20-26\n", b"    copy.4{}:20-%d\n" % end)
+        found = xlamem.read(held(source.name, members, source.platform), text=True).diagnostics.to_pylist()
+        outside = [row["wanted"] for row in found if row["code"] == "range_outside"]
+        assert outside == ([f"live ranges within steps 0 to {last}; 1 are not"] if end > last else [])
+
+
 def test_lines_of_two_kinds() -> None:
     source = xlamem.find(DUMPS / SPLIT)[0]
     members = texts(source)
