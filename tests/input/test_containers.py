@@ -5,13 +5,16 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import lzma
 import os
 import pickle
 import random
 import tarfile
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +70,18 @@ def test_streams_longer_than_what_is_read_at_once(packed: str) -> None:
     for padding in (0,) if packed == "zst" else (0, 1, READ_SIZE - 1, READ_SIZE, 2 * READ_SIZE):
         data = first + bytes(padding) + second + bytes(padding)
         assert FileView.from_bytes("x", data).decompressed().read() == noise + noise[::-1]
+
+
+@pytest.mark.parametrize(("codec", "packed"), [("gzip", "gz"), ("bzip2", "bz2"), ("xz", "xz"), ("zstd", "zst")])
+def test_each_codec_reads_its_own_format_only(codec: Codec, packed: str) -> None:
+    others = {**PACK, "zlib": zlib.compress, "lzma": partial(lzma.compress, format=lzma.FORMAT_ALONE)}
+    for name, pack in others.items():
+        chunks = decompression.decompress(io.BytesIO(pack(b"text" * 9)), codec, "x")
+        if name == packed:
+            assert b"".join(chunks) == b"text" * 9
+        else:
+            with pytest.raises(DumpError, match=f"{codec} data"):
+                list(chunks)
 
 
 @pytest.mark.parametrize("codec", ["gzip", "bzip2", "xz", "zstd"])

@@ -132,3 +132,16 @@ def test_files_with_flags(name: str, expected: tuple[str, str] | None) -> None:
 )  # fmt: skip
 def test_texts_that_may_have_dumps(name: str, is_text: bool) -> None:
     assert names.is_text(name) == is_text
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("x.xplane.pb", "profile"), ("x.xplane.pb.gz", "profile"), ("x.pb", "proto"), ("x.hlo.pb.zst", "proto"),
+        ("x.hlo", "hlo"), ("x.hlo.xz", "hlo"), ("module_0000.jit_f.before_optimizations.txt", "hlo"),
+        ("module_0000.jit_f.before_optimizations.txt.bz2", "hlo"), ("module_0000.jit_f.dot", None),
+        ("before_optimizations.txt", None), ("notes.txt", None), ("x.pb.txt", None), ("x.gz", None), ("", None),
+    ],
+)  # fmt: skip
+def test_what_has_no_dump(name: str, kind: str | None) -> None:
+    assert names.kind_without_dump(name) == kind

@@ -107,6 +107,8 @@ def test_hints_are_about_one_path_each(tmp_path: Path) -> None:
         ("x.hlo", "there is HLO text"),
         ("x.xplane.pb", "there are only profiles"),
         ("x.json", ""),
+        ("x.txt", ""),
+        ("x", ""),
     ],
 )
 @pytest.mark.parametrize("glob", [False, True])
