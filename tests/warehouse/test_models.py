@@ -357,7 +357,7 @@ def test_sizes_of_rows(seed: int) -> None:
 
 def addresses(table: pa.Table) -> set[int]:
     """The memory that a table uses."""
-    arrays = [column.combine_chunks() for column in table.columns]
+    arrays = [chunk for column in table.columns for chunk in column.chunks]
     arrays += [array.dictionary for array in arrays if isinstance(array, pa.DictionaryArray)]
     return {buffer.address for array in arrays for buffer in array.buffers() if buffer and buffer.size}
 
