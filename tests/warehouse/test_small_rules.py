@@ -38,6 +38,7 @@ from xlamem.warehouse.batch import Batch, File, Lazy
 from xlamem.warehouse.cores import MAX_THREADS, CallerError, Cores
 from xlamem.warehouse.followers import Target
 from xlamem.warehouse.known import KnownDumps
+from xlamem.warehouse.large import LargeLayout
 from xlamem.warehouse.plan import make_task
 from xlamem.warehouse.pool import WORKER_MEMORY, InProcessExecutor
 from xlamem.warehouse.processes import WORKER_BYTES, _Processes
@@ -426,7 +427,9 @@ def test_recent_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone, held = replace(SOURCE, members=(replace(SOURCE.members[0], uri="/missing"),)), source(1, content=b"x")
     every = [old, limit, new, mixed, gone, held]
     assert driver._settled(every, 10) == ([old, limit, gone, held], [new, mixed])
-    assert driver._settled(every, 0) == (every, [])
+    future = source(-5)  # by a clock that is ahead
+    assert driver._settled([*every, future], 0) == ([*every, future], [])
+    assert driver._settled([old, future], 10) == ([old], [future])
     assert driver._settled(every, 0.5) == (every, [])
 
 
@@ -532,6 +535,17 @@ def test_rows_with_the_names_that_are_in_them() -> None:
 
 
 # ---- sources, names of columns, sizes
+
+
+@pytest.mark.parametrize(
+    ("length", "chunks", "steps"),
+    [(0, ["live_ranges"], 1), (3, ["values", "live_ranges"], 4), (-1, ["live_ranges"], None), (3, ["values"], None)],
+)
+def test_steps_of_a_large_dump(length: int, chunks: list[str], steps: int | None) -> None:
+    """One more than the schedule has, even if that is empty; none without a schedule or live ranges."""
+    layout: Any = object.__new__(LargeLayout)
+    vars(layout).update(schedule_length=length, compact=SimpleNamespace(chunks=dict.fromkeys(chunks)))
+    assert layout.steps == steps
 
 
 def test_which_rows_of_a_large_dump_are_needed() -> None:
