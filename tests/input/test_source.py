@@ -526,6 +526,18 @@ def test_frames_in_a_file_with_the_name_of_a_member(tmp_path: Path) -> None:
     assert split_modules(find(path)[0]) == find(path)
 
 
+def test_frames_with_flags(tmp_path: Path) -> None:
+    """They belong to the dump of their stem; without one, they are none."""
+    path = tmp_path / "stdout.txt"
+    flags = frame("module_0000.jit_f.debug_options", "a: 1\n") + frame("module_0001.jit_g.debug_options", "a: 2\n")
+    for stream in (flags + frames(), frames() + flags):
+        path.write_text(stream)
+        assert [contents(s) for s in find(path)] == [{**TEXTS, "debug-options": "a: 1\n"}]
+    path.write_text(flags)
+    with pytest.raises(NoDumpError):
+        find(path)
+
+
 def test_a_frame_ends_where_its_name_is_repeated(tmp_path: Path) -> None:
     """Other ends, such as in captured output that was captured again, are part of it."""
     text = ALLOCATIONS + "*** End other ***\n*** End ***\nmore\n"

@@ -672,6 +672,13 @@ def test_filesystems_of_uris() -> None:
     assert filesystems.decoder("mock:///x::mock:///y")("a%20b") == "a%20b"
 
 
+def test_a_file_that_a_server_does_not_have() -> None:
+    with pytest.raises(FileNotFoundError, match=r"^no such file$"):
+        files.open_file("mock:///nothing")
+    with pytest.raises(DumpError, match=r"^mock:///nothing: expected a readable file \(no such file\)$"):
+        Member("hlo", "mock:///nothing").load()
+
+
 def test_unknown_schemes(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="cannot open nowhere://x"):
         find("nowhere://x")

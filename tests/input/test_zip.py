@@ -170,6 +170,13 @@ def test_links_are_skipped(tmp_path: Path) -> None:
     assert contents(resolve(path)) == {"buffer-assignment": ALLOCATIONS}
 
 
+def test_stored_entries_are_read_in_place(tmp_path: Path, reads: list[tuple[str, int]]) -> None:
+    for method, are_read in ((zipfile.ZIP_STORED, False), (zipfile.ZIP_DEFLATED, True)):
+        path = zip_with(tmp_path / f"{method}.zip", {ASSIGNMENT: ALLOCATIONS}, method)
+        assert contents(resolve(path)) == {"buffer-assignment": ALLOCATIONS}
+        assert bool(reads) == are_read
+
+
 def test_only_regular_files_are_entries(tmp_path: Path) -> None:
     """Whatever their permissions; some tools write no mode."""
     kinds = {
