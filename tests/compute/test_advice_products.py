@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from advice_programs import Buffer, Make, Row, advice, argument, loop, program
@@ -544,19 +546,36 @@ def test_grouped_heads(make: Make) -> None:
     assert "in 16 parts" in row["action"]
 
 
+def others_like(buffers: Sequence[Buffer], *replaced: tuple[str, str]) -> list[Buffer]:
+    """Return buffers of another computation, with other shapes."""
+    names = {b.name: f"other.{i}" for i, b in enumerate(buffers)}
+    found = []
+    for b in buffers:
+        shape, uses = b.shape, b.uses
+        for old, new in replaced:
+            shape = shape.replace(old, new)
+        for old, new in names.items():
+            uses = uses.replace(old, new)
+        found.append(b._replace(name=names[b.name], shape=shape, uses=uses))
+    return found
+
+
 def test_attention_of_two_lengths(make: Make) -> None:
     """That of an encoder is smaller than that of the decoder."""
-    names = {"dot.1": "dot.5", "exp.1": "exp.2", "dot.2": "dot.6", "dot.3": "dot.7"}
-    small = [
-        b._replace(
-            name=names[b.name], shape=b.shape.replace("64,64]", "32,32]").replace("64,16]", "32,16]"),
-            uses=b.uses.replace("exp.1", "exp.2").replace("dot.2", "dot.6"),
-        )
-        for b in ATTENTION[1:]
-    ]  # fmt: skip
-    encoded = argument("source", "s32[8,32]", 1)
-    (row,) = attention_advice(make, encoded, *small, *ATTENTION)
-    assert (row["n_buffers"], row["shape"]) == (2, "f32[8,4,64,64]")
+    encoder = others_like(ATTENTION[1:], ("64,64]", "32,32]"), ("64,16]", "32,16]"))
+    first, second = attention_advice(make, argument("source", "s32[8,32]", 1), *encoder, *ATTENTION)
+    assert (first["n_buffers"], first["shape"]) == (2, "f32[8,4,64,64]")
+    assert (second["n_buffers"], second["shape"]) == (2, "f32[8,4,32,32]")
+
+
+def test_attention_of_two_models(make: Make) -> None:
+    """A teacher without a backward pass has more heads, and larger matrices, which are freed before the peak."""
+    scores, weights, attended = others_like(ATTENTION[1:4], ("[8,4,", "[8,8,"))
+    teacher = [scores._replace(live=(0, 0)), weights._replace(live=(1, 1)), attended._replace(live=(1, 1))]
+    layers = [WEIGHTS._replace(name=f"exp.{i}") for i in (2, 3)]
+    (row,) = attention_advice(make, *teacher, *ATTENTION, *layers)
+    assert (row["n_buffers"], row["shape"], row["confidence"]) == (4, "f32[8,4,64,64]", "likely")
+    assert "in 8 parts" in row["action"]
 
 
 def test_logits_with_the_first_name_of_a_program(make: Make) -> None:

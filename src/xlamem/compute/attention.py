@@ -33,13 +33,22 @@ def attention_by_parts(a: LoopActivations) -> Iterator[Intervention]:
     is_stack = np.isin(a.dimensions[:, 0], [n for n in trip_counts_of(p) if n > 0])  # of all iterations of a loop
     of_iteration = a.elements / np.where(is_stack, a.dimensions[:, 0], 1)
     matrices = _matrices(a, is_stack, of_iteration)
-    if not len(matrices):
-        return
+    rank = (a.dimensions[matrices] > 0).sum(axis=1)
+    lengths = a.dimensions[matrices, rank - 1]
+    for length in np.unique(lengths).tolist():
+        yield from _by_parts(a, is_stack, of_iteration, matrices[lengths == length], length)
+
+
+def _by_parts(
+    a: LoopActivations, is_stack: Mask, of_iteration: npt.NDArray[np.float64], matrices: Ints, length: int
+) -> Iterator[Intervention]:
+    """Compute attention part by part that has these matrices, whose numbers of samples or heads may differ."""
+    p = a.p
     largest = matrices[np.argmax(p.extent[matrices])]
     dimensions = a.dimensions[largest][a.dimensions[largest] > 0]
-    length, others = int(dimensions[-1]), dimensions[int(is_stack[largest]) : -2].tolist()
+    others = dimensions[int(is_stack[largest]) : -2].tolist()
     parts = max(largest_divisor(n, MAX_PARTS) for n in others)
-    sizes = [a.elements[largest], of_iteration[largest]]
+    sizes = np.append(a.elements[matrices], of_iteration[matrices])
     is_alike: Mask = np.isin(a.elements, sizes) | np.isin(of_iteration, sizes)
     # What a loop stacks may have as many elements in all iterations, such as its carry if heads are as many as layers.
     is_alike &= ~_is_carry(a) | np.isin(of_iteration, sizes)
