@@ -263,6 +263,17 @@ def test_a_shape_counts_where_it_is_live_at_the_peak(make: Make) -> None:
     assert (row["lower"], row["upper"]) == (-4 * 64 * 100, size - 4 * 64 * 100)
 
 
+@pytest.mark.parametrize(
+    ("layout", "padding"),
+    [("{2,0,1:T(8,128)}", ": it pads dimension 0 from 12 to 16 and dimension 2 from 100 to 128."), ("{2,1,0}", ".")],
+)
+def test_the_dimensions_that_a_layout_pads(layout: str, padding: str, make: Make) -> None:
+    values = value(0, "t", 4 * 16 * 50 * 128, 0, f"f32[12,50,100]{layout}")
+    dump = xlamem.read(make(attacks.dump([values], size=1 << 20, ranges=["t{}:0-3"]), "cl_1.after_optimizations"))
+    row = next(r for r in xlamem.advise(dump).to_pylist() if r["kind"] == "shape")
+    assert row["action"].startswith(f"The layout makes f32[12,50,100] 1.7 times as large{padding}")
+
+
 def test_what_changes_results_counts_half() -> None:
     """Donating the averages and keeping them in a smaller type save the same at most."""
     rows = xlamem.advise(xlamem.read(STORED / "tpu-averages" / "base")).to_pylist()

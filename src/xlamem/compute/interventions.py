@@ -17,6 +17,7 @@ from .layout import DONATED, LIVE_OUT, TEMP
 from .op_names import END, PHASES
 from .origins import MAX_ROUNDS, has_opcode, index_codes, operands_of, origins, uses_of
 from .program import Program, distinct_rows
+from .tiles import tiled_dimensions
 from .uses import has_independent_reader, use_steps
 from .what_if import Change, WhatIf, largest_groups
 
@@ -416,9 +417,11 @@ def _shape(w: WhatIf, shape: str, values: Ints, padding: Ints, counts: Mask) -> 
     change = Change(fixed, -w.shrunk(smaller))
     estimate, times = w.saved(change), p.extent[values].sum() / max(1, (p.extent - padding)[values].sum())
     array = shape.partition("{")[0]
+    tiled = [t for t in tiled_dimensions(shape) if t.is_padded]
+    padded = " and ".join(f"dimension {t.dimension} from {t.size:,} to {t.padded:,}" for t in tiled)
     text = (
-        f"The layout makes {array} {times:.1f} times as large. Merge its dimensions (reshape it to one), put a long "
-        f"one last, or make the last two multiples of the tile."
+        f"The layout makes {array} {times:.1f} times as large{': it pads ' if padded else ''}{padded}. Merge its "
+        "dimensions (reshape it to one), put a long one last, or choose sizes that need no padding."
     )
     order = largest_first(w, values[counts[values]])
     # The compiler may need a copy in the other layout.
