@@ -384,6 +384,28 @@ def test_what_is_gathered_outside_of_the_peak(opcode: str, make: Make) -> None:
     assert advice(program(make, buffers), "collective") == []
 
 
+@pytest.mark.parametrize(
+    ("shape", "op_name", "what"),
+    [
+        ("f32[64,256]", "jit(f)/transpose(jvp())/dot_general", "the parameters"),
+        ("f32[64,64]", "jit(f)/transpose(jvp())/dot_general", "the parameters"),
+        ("f32[64,64]", "", "the parameters"),
+        ("(f32[64,256], f32[8])", "jit(f)/transpose(jvp())/dot_general", "the parameters"),
+        ("f32[64,64]", "jit(f)/jvp()/dot_general", "with_sharding_constraint"),
+        ("f32[64,64]", "jit(f)/transpose(jvp())/checkpoint/rematted_computation/dot_general", "constraint"),
+        ("f32[6,64,64]", "jit(f)/transpose(jvp())/dot_general", "with_sharding_constraint"),
+        ("f32[100,64]", "jit(f)/transpose(jvp())/dot_general", "with_sharding_constraint"),
+    ],
+)
+def test_sums_of_gradients_and_of_activations(shape: str, op_name: str, what: str, make: Make) -> None:
+    """A gradient has a multiple of the dimensions of a layer of its argument, which may be sharded."""
+    result = Buffer("r", shape, (0, 7), op_name, "all-reduce(%x)")
+    arguments = [argument("w", "f32[4,64,64]", 0), argument("b", "f32[2]", 1)]
+    (row,) = advice(program(make, [*arguments, result]), "collective")
+    assert row["action"].startswith("The results of all-reduce")
+    assert what in row["action"]
+
+
 def gathered(shape: str, whole: str) -> list[Buffer]:
     """Return weights, the result of gathering them, and a gradient of 8 KiB."""
     weights = argument("w", whole, 0, uses="  all-gather.1, operand 0")

@@ -13,7 +13,7 @@ from .. import kernels as pc
 from .aliasing import matched
 from .buffer_names import phases_of_values
 from .columns import Ints, Mask, arrow_array, encoded, flags_of, ints, take, take_text
-from .layout import DONATED, LIVE_OUT, TEMP
+from .layout import DONATED, LIVE_OUT, PARAMETER, TEMP
 from .op_names import END, PHASES
 from .origins import MAX_ROUNDS, has_opcode, index_codes, operands_of, origins, uses_of
 from .program import Program, distinct_rows
@@ -65,6 +65,8 @@ _MIXING_FUSIONS = "^k(?:Output|Input|Custom)$"
 _MIXING_PRIMITIVES = rf"/(?:dot_general|conv_general_dilated|sort|cumsum|fft|gather|transpose|rev){END}"
 _WIDENED = "On a CPU, XLA computes in f32, and may read a copy in f32."
 _COPY = r"^(?:copy|copy-start|copy-done|bitcast|get-tuple-element)$"
+_GRADIENTS = "give the result the sharding of the parameters."
+_ACTIVATIONS = "shard the result along samples, heads or features with jax.lax.with_sharding_constraint."
 _COLLECTIVES = r"^(?:all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute|ragged-all-to-all)"
 
 
@@ -488,15 +490,14 @@ def collectives(w: WhatIf) -> Iterator[Intervention]:
 
 def _collective(w: WhatIf, opcode: str, members: Mask) -> Intervention:
     change = Change(0, -w.only(members))
-    what = opcode.removesuffix("-start")
+    what, values = opcode.removesuffix("-start"), largest_first(w, np.flatnonzero(members & w.at_peak))
     how = {
         "all-gather": "Gather the weights of one layer at a time (scan over layers), or keep the result sharded with "
         "jax.lax.with_sharding_constraint.",
-        "all-reduce": "Reduce-scatter instead: give the result the sharding of the parameters.",
+        "all-reduce": f"Reduce-scatter instead: {_GRADIENTS if _may_be_gradient(w, int(values[0])) else _ACTIVATIONS}",
         "all-to-all": "Exchange less at a time: split the array, or lower the capacity of experts.",
     }.get(what, "Split the array, so that less of it is in flight.")
     text = f"The results of {what} take memory at the peak. {how}"
-    values = np.flatnonzero(members & w.at_peak)
     lower, upper = min(0, -int(MARGIN * w.peak)), w.saved(Change(0, -w.only(members | _like_gathered(w, members))))
     if what == "all-gather":
         # What has as many elements as the largest result, in a type that is as wide or twice as wide, is sharded then.
@@ -504,7 +505,7 @@ def _collective(w: WhatIf, opcode: str, members: Mask) -> Intervention:
         alike = members | (w.in_arena & np.isin(w.p.unpadded, [size, 2 * size]))
         best = w.saved(Change(0, -w.only(alike)))
         upper = max(upper, best + (_rescheduled(w, best) if w.p.tables.platform == "tpu" else 0))
-    return Intervention("collective", largest_first(w, values), change, lower, upper, "try", text)
+    return Intervention("collective", values, change, lower, upper, "try", text)
 
 
 def _like_gathered(w: WhatIf, members: Mask) -> Mask:
@@ -513,6 +514,25 @@ def _like_gathered(w: WhatIf, members: Mask) -> Mask:
     weights = members & w.at_peak & (origins(w.p).argument >= 0) & (dimension >= 0)
     alike: Mask = w.in_arena & np.isin(dimension, dimension[weights])
     return alike
+
+
+def _may_be_gradient(w: WhatIf, value: int) -> bool:
+    """Return whether the dimensions of a value are multiples of an argument's, or of those of a layer.
+
+    What the forward pass computes is no gradient.
+    """
+    p, (codes, names) = w.p, _dimensions(w.p)
+    forward = [PHASES.index(phase) for phase in ("forward", "recompute")]
+    if phases_of_values(p, np.array([value]))[0] in forward or codes[value] < 0:
+        return bool(codes[value] < 0)
+    of_arguments = np.unique(take(codes, p.representative[(p.category == PARAMETER) | (p.category == DONATED)]))
+    texts = pc.take(names, arrow_array(np.append(codes[value], of_arguments[of_arguments >= 0]))).to_pylist()
+    size, *arguments = ([int(n) for n in text.split(",") if 0 < len(n) < 18] for text in texts)
+    layers = (argument[1:] for argument in arguments if len(argument) > 1)
+    return any(
+        len(like) == len(size) and all(n and m % n == 0 for m, n in zip(size, like, strict=True))
+        for like in (*arguments, *layers)
+    )
 
 
 def _are_slices(w: WhatIf) -> Mask:
