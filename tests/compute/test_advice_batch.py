@@ -35,6 +35,15 @@ def test_the_number_of_layers_is_no_batch(weights: str, make: Make) -> None:
     assert half // 2 < row["lower"] <= half <= row["upper"]
 
 
+@pytest.mark.parametrize(("out", "halves"), [("f32[12,8,32,4]", True), ("f32[12,8,16,4]", False), ("f32[8,9]", False)])
+def test_a_cache_that_an_output_does_not_replace(out: str, *, halves: bool, make: Make) -> None:
+    """The output has a quarter of its heads on each device. Weights have other dimensions than what is returned."""
+    cache, ys = argument("cache", "f32[12,8,32,16]", 1), output("out", out)
+    tokens, hidden = argument("tok", "f32[8]", 0), Buffer("h", "f32[8,512]", op_name="jit(f)/while/body/tanh")
+    (row,) = advice(program(make, [tokens, cache, ys, loop("while.1", 12), hidden]), "batch")
+    assert row["lower"] == int(0.6 * (tokens.size + hidden.size + ys.size + cache.size * halves) / 2)
+
+
 @pytest.mark.parametrize(("shape", "halves"), [("f32[12,8,512]", True), ("f32[11,8,512]", False)])
 def test_an_output_that_a_loop_stacks_halves_as_well(shape: str, halves: bool, make: Make) -> None:
     """It has the number of iterations first, and then the batch."""

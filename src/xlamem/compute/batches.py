@@ -210,7 +210,8 @@ def _is_of_features(a: LayerActivations, size: int) -> bool:
 def _whole_arrays(a: LayerActivations, size: int, values: Ints) -> Ints:
     """Return the parameters and outputs that have this leading dimension, and these parameters.
 
-    Caches and outputs that a loop stacks have it after the number of iterations.
+    Caches and outputs that a loop stacks have it after the number of iterations. An output may be sharded otherwise than
+    its cache, and not replace it.
     """
     p = a.p
     whole = (a.w.in_memory & np.isin(p.category, (PARAMETER, DONATED, LIVE_OUT)))[p.owner]
@@ -218,8 +219,10 @@ def _whole_arrays(a: LayerActivations, size: int, values: Ints) -> Ints:
     if a.is_training:
         whole &= (a.dimensions[:, 0] == size) & ~a.is_state
     else:
-        stacked = (a.dimensions[:, 1] == size) & _is_sliced(a, np.arange(len(p.owner)))
-        whole &= (a.dimensions[:, 0] == size) | (stacked & (a.is_state | (p.category == LIVE_OUT)[p.owner]))
+        stacked = whole & (a.dimensions[:, 1] == size) & _is_sliced(a, np.arange(len(p.owner)))
+        first = distinct_rows(*a.dimensions[:, :3].T)
+        is_result = a.is_state | (p.category == LIVE_OUT)[p.owner]
+        whole &= (a.dimensions[:, 0] == size) | (stacked & np.isin(first, first[stacked & is_result]))
     return np.union1d(np.flatnonzero(whole), values)
 
 
