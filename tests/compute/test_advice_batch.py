@@ -44,6 +44,35 @@ def test_a_cache_that_an_output_does_not_replace(out: str, *, halves: bool, make
     assert row["lower"] == int(0.6 * (tokens.size + hidden.size + ys.size + cache.size * halves) / 2)
 
 
+@pytest.mark.parametrize(
+    ("tokens", "cache", "n"),
+    [
+        ("s32[12]", "f32[12,12,32,16]", 1), ("s32[8]", "f32[12,8,32,8]", 1), ("s32[12]", "f32[12,8,32,16]", 0),
+        ("f32[12]", "f32[12,12,32,16]", 0), ("s32[12,2]", "f32[12,12,32,16]", 0), ("s32[9]", "f32[12,9,32,9]", 0),
+    ],
+)  # fmt: skip
+def test_as_many_tokens_as_layers_or_heads(tokens: str, cache: str, n: int, make: Make) -> None:
+    """A step computes one token for each sample, and reads the caches of all layers."""
+    weights, tok = argument("params['w']", "f32[12,64,32]", 0), argument("tok", tokens, 1)
+    old, new = argument("cache", cache, 2), output("out", cache)
+    hidden = Buffer("h", tokens.replace("s32[", "f32[").replace("]", ",512]"), op_name="jit(f)/while/body/tanh")
+    rows = advice(program(make, [weights, tok, old, new, loop("while.1", 12), hidden]), "batch")
+    assert [(r["argument"], r["lower"], r["confidence"]) for r in rows] == [("tok", 0, "try")] * n
+    assert all(old.size // 2 < r["upper"] < 2 * old.size for r in rows)
+
+
+@pytest.mark.parametrize("operation", ["dynamic_slice", "add"])
+def test_tokens_that_a_loop_reads_one_by_one(operation: str, make: Make) -> None:
+    """They are those of one sample: 12 positions, which its cache has as well."""
+    read = Buffer("slice", "s32[1]", (2, 3), f"jit(f)/while/body/{operation}", "fusion(%tok)")
+    positions = "  p.0\n  init {0}\n  while.1 {0}"
+    tok = argument("tok", "s32[12]", 0, positions=positions, uses="  slice, operand 0")
+    old, new = argument("cache", "f32[12,12,32,16]", 1), output("out", "f32[12,12,32,16]")
+    hidden = Buffer("h", "f32[12,512]", op_name="jit(f)/while/body/tanh")
+    rows = advice(program(make, [tok, old, new, loop("while.1", 12), read, hidden]), "batch")
+    assert [r["argument"] for r in rows] == ["tok"] * (operation == "add")
+
+
 @pytest.mark.parametrize(("shape", "halves"), [("f32[12,8,512]", True), ("f32[11,8,512]", False)])
 def test_an_output_that_a_loop_stacks_halves_as_well(shape: str, halves: bool, make: Make) -> None:
     """It has the number of iterations first, and then the batch."""

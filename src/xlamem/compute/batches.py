@@ -82,7 +82,23 @@ def _batches(a: LayerActivations) -> list[Batch]:
             is_shared = a.is_training and bool(weights.any()) and size not in trips
             first, values = int(number[codes == code].min()), _whole_arrays(a, size, members)
             found.append(Batch(name, first, size, values, is_shared))
+        elif not a.is_training and (batch := _batch_of_tokens(a, name, int(number[codes == code].min()), members)):
+            found.append(batch)
     return found
+
+
+def _batch_of_tokens(a: LayerActivations, name: str, number: int, members: Ints) -> Batch | None:
+    """Return the batch of numbers that are one for each sample, such as tokens, although other dimensions are as large.
+
+    There are as many layers or heads, for example. The caches that loops read tell that there is a batch.
+    """
+    size = _shared_size(a.dimensions[members], np.zeros(len(members), bool))
+    if not size or a.dimensions[members, 1].any() or not _are_indices(a, members).all():
+        return None
+    if pc.is_valid(buffer_names(a.p, members)["iterations"]).to_numpy(zero_copy_only=False).any():
+        return None  # a loop reads them one by one
+    caches = np.flatnonzero(_is_stacked(a, size) & (a.dimensions[:, 2] > 0))
+    return Batch(name, number, size, np.union1d(members, caches), is_shared=True) if len(caches) else None
 
 
 def _is_sliced(a: LayerActivations, values: Ints) -> Mask:
@@ -210,20 +226,31 @@ def _is_of_features(a: LayerActivations, size: int) -> bool:
 def _whole_arrays(a: LayerActivations, size: int, values: Ints) -> Ints:
     """Return the parameters and outputs that have this leading dimension, and these parameters.
 
-    Caches and outputs that a loop stacks have it after the number of iterations. An output may be sharded otherwise than
-    its cache, and not replace it.
+    Caches and outputs that a loop stacks have it after the number of iterations.
     """
-    p = a.p
-    whole = (a.w.in_memory & np.isin(p.category, (PARAMETER, DONATED, LIVE_OUT)))[p.owner]
-    whole &= np.arange(len(p.owner)) == p.representative[p.owner]
-    if a.is_training:
-        whole &= (a.dimensions[:, 0] == size) & ~a.is_state
-    else:
-        stacked = whole & (a.dimensions[:, 1] == size) & _is_sliced(a, np.arange(len(p.owner)))
-        first = distinct_rows(*a.dimensions[:, :3].T)
-        is_result = a.is_state | (p.category == LIVE_OUT)[p.owner]
-        whole &= (a.dimensions[:, 0] == size) | (stacked & np.isin(first, first[stacked & is_result]))
+    leading = _is_whole(a) & (a.dimensions[:, 0] == size)
+    whole = leading & ~a.is_state if a.is_training else leading | _is_stacked(a, size)
     return np.union1d(np.flatnonzero(whole), values)
+
+
+def _is_whole(a: LayerActivations) -> Mask:
+    """Return which values are parameters and outputs in the device's memory."""
+    p = a.p
+    in_memory = a.w.in_memory & np.isin(p.category, (PARAMETER, DONATED, LIVE_OUT))
+    whole: Mask = in_memory[p.owner] & (np.arange(len(p.owner)) == p.representative[p.owner])
+    return whole
+
+
+def _is_stacked(a: LayerActivations, size: int) -> Mask:
+    """Return which are caches and outputs that have this dimension after the number of iterations of a loop.
+
+    An output may be sharded otherwise than its cache, and not replace it. Weights have other dimensions.
+    """
+    stacked = _is_whole(a) & (a.dimensions[:, 1] == size) & _is_sliced(a, np.arange(len(a.p.owner)))
+    first = distinct_rows(*a.dimensions[:, :3].T)
+    is_result = a.is_state | (a.p.category == LIVE_OUT)[a.p.owner]
+    found: Mask = stacked & np.isin(first, first[stacked & is_result])
+    return found
 
 
 def _has_activations(a: LayerActivations, size: int) -> bool:
@@ -245,9 +272,12 @@ def _joined(a: LayerActivations) -> Ints:
 
 def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
     p, w, size = a.p, a.w, batch.size
-    has_batch = np.zeros(len(p.owner), bool)
+    is_batch, is_joined = np.zeros((2, *a.dimensions.shape), bool)
     for n in _views(a, size):
-        has_batch |= (a.dimensions == n).any(axis=1) | np.isin(a.dimensions[:, :2], a.multiples_of(n)).any(axis=1)
+        is_batch |= a.dimensions == n
+        is_joined[:, :2] |= np.isin(a.dimensions[:, :2], a.multiples_of(n))
+    is_batch |= is_joined & ~is_batch.any(axis=1, keepdims=True)
+    has_batch = is_batch.any(axis=1)
     # With as many samples as layers, stacked weights and their gradients have this dimension, too.
     temps = w.in_arena & has_batch & ~(a.is_like_state & a.is_training)
     fixed = -int(p.allocation_size[p.owner[batch.values]].sum()) // 2
