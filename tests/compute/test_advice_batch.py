@@ -365,6 +365,22 @@ def test_arguments_and_outputs_halve_as_well(platform: str, make: Make) -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "halves"),
+    [
+        ("f32[12,64,32]{2,1,0:T(8,128)}", True), ("f32[12,64,32]{2,0,1:T(8,128)}", False),
+        ("f32[768,32]{1,0:T(8,128)}", True), ("f32[768,32]{0,1:T(8,128)}", True),
+        ("f32[12,768]{1,0:T(8,128)}", False), ("f32[12,1536,32]{2,1,0:T(8,768)}", True),
+    ],
+)  # fmt: skip
+def test_half_a_batch_in_a_tile(shape: str, halves: bool, make: Make) -> None:
+    """6 samples take as much as 8 in this layout, and more in another one. 768 are 12 times 64."""
+    x, joined = argument("x", "f32[12,64]", 0), Buffer("g", "f32[12,64,8]", (8, 9), "jit(f)/sin")
+    hidden = Buffer("h", shape, (0, 7), "jit(f)/tanh")
+    (row,) = advice(program(make, [x, hidden, joined]), "batch")
+    assert row["lower"] == int(0.6 * (x.size + hidden.size * halves) / 2)
+
+
+@pytest.mark.parametrize(
     ("memory", "room", "counts"), [(0, 12 * KIB, True), (0, 12 * KIB - 4, False), (1, 12 * KIB, False)]
 )
 def test_half_of_a_buffer_may_fit_into_an_output(memory: int, room: int, counts: bool, make: Make) -> None:

@@ -17,6 +17,7 @@ from .columns import Ints, Mask, arrow_array, encoded, flags_of, ints, take
 from .layout import DONATED
 from .op_names import BACKWARD_NAME, END, matching, scopes
 from .program import distinct_rows
+from .tiles import tiled_dimensions
 from .uses import use_steps
 from .what_if import WhatIf
 
@@ -152,6 +153,17 @@ class Activations:
             if match := re.match(r"\w+\[([\d,]+)\]", text):
                 numbers = [int(n) for n in match[1].split(",")[:MAX_DIMENSIONS] if 0 < len(n) < 18]
                 found[i, : len(numbers)] = numbers
+        return found[codes]
+
+    @cached_property
+    def tiles(self) -> Ints:
+        """The size of the layout's tile in each of these dimensions, 1 where it has none."""
+        codes, shapes = self._shapes
+        found = np.ones((len(shapes) + 1, MAX_DIMENSIONS), np.int64)
+        for i, text in enumerate(shapes.to_pylist()):
+            for t in tiled_dimensions(text):
+                if t.dimension < MAX_DIMENSIONS:
+                    found[i, t.dimension] = t.tile
         return found[codes]
 
     @cached_property

@@ -282,6 +282,9 @@ def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
     temps = w.in_arena & has_batch & ~(a.is_like_state & a.is_training)
     fixed = -int(p.allocation_size[p.owner[batch.values]].sum()) // 2
     change = Change(fixed, -(w.only(temps) // 2))
+    # Half a batch in a dimension of the layout's tile may be padded, or have another layout, which pads others.
+    fills_tiles = (is_batch & (a.dimensions // 2 % a.tiles == 0)).any(axis=1)
+    certain = w.saved(Change(fixed, -(w.only(temps & fills_tiles) // 2)))
     # A step may have activations that show no batch in their shape. Smaller ones may fit into outputs.
     others = w.in_arena & ~a.is_like_state if a.is_training else temps
     # Matrices of all pairs of samples fall to a quarter.
@@ -304,11 +307,11 @@ def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
         all_pairs = w.at_peak & is_pairs & (a.dimensions[:, :2].max(axis=1) <= MAX_VIEWS * size) & ~a.is_like_state
         is_coupled = p.extent[all_pairs].sum() > MIN_PAIRS * w.peak
         text += f" {NOT_INDEPENDENT if is_coupled else ACCUMULATION}"
-    lower = 0 if batch.is_shared else int(BATCH_LOWER * w.saved(change))
+    lower = 0 if batch.is_shared else int(BATCH_LOWER * certain)
     has_samples = len(rows) > 0 or (not a.is_training and _has_activations(a, size))
     if p.tables.platform == "tpu":
         # The compiler schedules the program anew, which may need more temporaries than a small part of them saves.
-        is_small = w.saved(change) < MIN_BATCH_SHARE * w.total
+        is_small = certain < MIN_BATCH_SHARE * w.total
         lower -= int(RESCHEDULED * w.peak) if is_small else rescheduled_at_worst(w, lower)
     bounds = lower, upper if has_samples else 0
     values = np.union1d(rows, batch.values)
