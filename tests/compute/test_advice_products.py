@@ -50,6 +50,14 @@ def test_shapes_of_logits(shape: str, text: str, make: Make) -> None:
     assert text in row["action"]
 
 
+def test_what_packing_loses_besides_small_logits(make: Make) -> None:
+    """What the layers of a large model lose was in the bound: 257 MiB for two buffers of 2 MiB."""
+    layers = Buffer("add.1", "f32[4096,1024]", (0, 7), "jit(f)/transpose(jvp())/add")
+    update = layers._replace(name="add.2", live=(8, 9), op_name="jit(f)/add")
+    (row,) = loss_advice(make, HIDDEN, LOGITS, SOFTMAX, layers, update)
+    assert row["upper"] == int(1.15 * (2 * LOGITS.size - 2 * LOGITS.size // 8)) + 2 * LOGITS.size
+
+
 def test_more_positions_than_classes(make: Make) -> None:
     """A table of positions is of weights, too; classes are the last dimension."""
     table = argument("p['positions']", "f32[8192,16]", 1)

@@ -80,7 +80,7 @@ def _by_parts(
     if is_used.any():
         text += " What the program itself computes from these matrices after a loop, f has to return for its part."
         certain = min(certain, 0)
-    bounds = int(ATTENTION_LOWER * certain), with_vmem(a.w, int(ATTENTION_UPPER * best) + a.w.lost)
+    bounds = int(ATTENTION_LOWER * certain), with_vmem(a.w, int(ATTENTION_UPPER * best) + a.w.lost_by(only))
     yield of_values(a, "attention", np.flatnonzero(members & a.w.at_peak), Change(0, in_flight - only), bounds, text)
 
 

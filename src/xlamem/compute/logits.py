@@ -62,7 +62,7 @@ def chunked_losses(a: LoopActivations) -> Iterator[Intervention]:
     if estimate <= 0:
         return
     best = Change(0, -only + only // logits.chunks)
-    bounds = int(LOSS_LOWER * estimate), with_vmem(a.w, int(LOSS_UPPER * a.w.saved(best)) + a.w.lost)
+    bounds = int(LOSS_LOWER * estimate), with_vmem(a.w, int(LOSS_UPPER * a.w.saved(best)) + a.w.lost_by(only))
     where = " on each device" if is_partitioned(a.p) else ""
     what, which = ("similarities", "samples") if logits.pairs else ("logits", "along a dimension of the samples")
     text = (

@@ -127,7 +127,7 @@ def _reduction(a: LoopActivations, stacks: list[_Reduced]) -> Intervention:
     lower = max(0, int(REDUCE_LOWER * estimate) - w.peak // 10)
     if p.tables.platform == "tpu":
         lower -= rescheduled_at_worst(w, lower)
-    bounds = lower, with_vmem(w, int(REDUCE_UPPER * best) + w.lost)
+    bounds = lower, with_vmem(w, int(REDUCE_UPPER * best) + w.lost_by(only))
     own = np.array([s.stack for s in stacks])
     result = _shape(a, int(largest.results[p.extent[largest.results].argmax()]))
     text = (

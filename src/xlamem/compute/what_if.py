@@ -63,6 +63,10 @@ class WhatIf:
         """Bytes of the temp allocations that no value covers at the peak: packing large values loses most."""
         return max(0, self.arena_bytes - self.peak)
 
+    def lost_by(self, only: Ints) -> int:
+        """Return how many of these bytes values may lose that cover `only` at each step: no more than that."""
+        return min(self.lost, int(only[self.peak_step]))
+
     @property
     def none(self) -> Ints:
         """No change at any step."""
