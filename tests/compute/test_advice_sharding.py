@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from advice_programs import Buffer, Make, Row, advice, argument, output, program
+from advice_programs import Buffer, Make, Row, advice, argument, loop, output, program
 
 EXCHANGED = Buffer("g", "f32[8]", (0, 9), "jit(f)/psum", "all-reduce(%x)")
 PARAMS = argument("params['a']['w']", "f32[16,64]", 0)
@@ -233,3 +233,44 @@ def test_names_of_a_state(params: str, state: str, n: int, make: Make) -> None:
 @pytest.mark.parametrize("shape", ["f32[64,,64]", "f32[,]", f"f32[{'9' * 400},64]", "f32[]"])
 def test_shapes_that_are_no_shapes(shape: str, make: Make) -> None:
     assert shardings(make, EXCHANGED, PARAMS, STATE._replace(shape=shape)) == []
+
+
+# -- results of loops ----------------------------------------------------------------------------
+
+
+CACHES = [argument(f"cache['{name}']", "f32[12,8,64,4]", i) for i, name in enumerate("kv")]
+RESULTS = [output(f"while.{i}", "f32[12,8,64,1]", instruction=loop("while", 12).instruction) for i in range(2)]
+
+
+def test_caches_of_which_each_device_returns_a_part(make: Make) -> None:
+    """Donated, they need no other memory than the results, which have a quarter of the heads."""
+    (row,) = shardings(make, EXCHANGED, *CACHES, *RESULTS)
+    assert row["action"].startswith("Shard `cache` like what the program returns instead of it: on each device, it has")
+    assert "such as f32[12,8,64,4], of which a loop returns f32[12,8,64,1]." in row["action"]
+    assert (row["argument"], row["parameter"], row["n_buffers"]) == ("cache", 0, 2)
+    assert (row["lower"], row["confidence"]) == (0, "try")
+    assert row["upper"] == 2 * CACHES[0].size + EXCHANGED.size
+
+
+@pytest.mark.parametrize(
+    ("cache", "result"),
+    [
+        ({"shape": "f32[12,8,64,1]"}, {}),
+        ({"shape": "f32[12,8,64,2]"}, {"shape": "f32[12,8,64,4]"}),
+        ({}, {"shape": "f32[12,8,32,1]"}),
+        ({}, {"shape": "f32[12,8,64,3]"}),
+        ({}, {"shape": "bf16[12,8,64,1]"}),
+        ({"shape": "f32[64,8]"}, {"shape": "f32[64,2]"}),  # perhaps a product with weights
+        ({}, {"instruction": "dot(%x, %y)"}),
+        ({}, {"shape": "f32[]"}),
+    ],
+)
+def test_results_that_are_no_part_of_an_argument(cache: dict[str, str], result: dict[str, str], make: Make) -> None:
+    arguments = [argument(c.op_name, cache.get("shape", c.shape), i) for i, c in enumerate(CACHES)]
+    results = [output(r.name, **{"shape": r.shape, "instruction": r.instruction} | result) for r in RESULTS]
+    assert not shardings(make, EXCHANGED, *arguments, *results)
+
+
+def test_a_result_of_a_loop_is_a_part_of_one_argument(make: Make) -> None:
+    (row,) = shardings(make, EXCHANGED, *CACHES, RESULTS[0])
+    assert row["n_buffers"] == 1

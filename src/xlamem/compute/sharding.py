@@ -1,6 +1,7 @@
 """Find arguments, or parts of them, that could be sharded, such as optimizer state.
 
-They are sharded less than others with the same names, or are on each of the devices that sum their gradients.
+They are sharded less than others with the same names, or than what a loop returns instead of them, or are on each of
+the devices that sum their gradients.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ MIN_SUMMED = 0.8
 """Minimum share of the bytes of such a state of which the gradients are summed."""
 MAX_SUMS = 1 << 12
 """Maximum number of sums over devices that are read."""
+MAX_RESULTS = 1 << 8
+"""Maximum number of results of loops with which arguments are compared."""
 MAX_PARTS = 16
 """Maximum number of parts of a path in an argument."""
 MAX_ARRAYS = 1 << 14
@@ -80,7 +83,9 @@ def unsharded_arguments(w: WhatIf) -> Iterator[Intervention]:
             if pairs and not _is_sharded(w, pairs):
                 advised.add(root)
                 yield _sharded_like(w, root, pairs)
-    yield from _states_on_all_devices(w, [a for a in arrays if a.root not in advised])
+    others = [a for a in arrays if a.root not in advised]
+    yield from _states_on_all_devices(w, others)
+    yield from _larger_than_results(w, others)
 
 
 def _states_on_all_devices(w: WhatIf, arrays: list[_Array]) -> Iterator[Intervention]:
@@ -105,6 +110,37 @@ def _states_on_all_devices(w: WhatIf, arrays: list[_Array]) -> Iterator[Interven
         pairs, n = max(groups, key=lambda group: sum(_size(a) for a, _ in group[0]), default=([], 0))
         if sum(_size(a) for a, _ in pairs) >= MIN_SUMMED * n_bytes and not _has_printed_shards(w, pairs):
             yield from _split(w, root, pairs, n)
+
+
+def _larger_than_results(w: WhatIf, arrays: list[_Array]) -> Iterator[Intervention]:
+    """Shard arguments like what a loop returns instead of them: caches of which each device computes a part."""
+    p, (_, outputs, match) = w.p, matched(w.p)
+    values = np.delete(outputs.value, match.output[match.output >= 0])
+    is_of_loop = has_opcode(p, p.instruction_row[values], "^while$") & w.in_memory[p.owner[values]]
+    values = largest_first(w, values[is_of_loop])[:MAX_RESULTS]
+    results: dict[tuple[str, int, tuple[int, ...]], list[tuple[int, int]]] = {}
+    for value, shape in zip(values.tolist(), p.value_text("shape", values).to_pylist(), strict=True):
+        if printed := _SHAPE.match(shape or ""):
+            dimensions = tuple(map(int, printed[2].split(",")))
+            for i, size in enumerate(dimensions):
+                key = printed[1], i, dimensions[:i] + dimensions[i + 1 :]
+                results.setdefault(key, []).append((size, value))
+    pairs: dict[str, list[tuple[_Array, int]]] = {}
+    taken: set[int] = set()
+    for a in arrays:
+        others = ((a.element_type, i, a.dimensions[:i] + a.dimensions[i + 1 :]) for i in range(len(a.dimensions)))
+        parts = (
+            value
+            for key, whole in zip(others, a.dimensions, strict=True)
+            for size, value in results.get(key, ())
+            if 0 < size < whole and whole % size == 0 and value not in taken
+        )
+        part = next(parts, None) if match.output[a.row] < 0 and len(a.dimensions) > 2 else None
+        if part is not None:
+            taken.add(part)
+            pairs.setdefault(a.root, []).append((a, part))
+    for root, found in pairs.items():
+        yield _like_results(w, root, found)
 
 
 def _is_named(path: tuple[str, ...]) -> bool:
@@ -229,6 +265,25 @@ def _sharded_like(w: WhatIf, root: str, pairs: list[tuple[_Array, _Array]]) -> I
     confidence: Confidence = "likely" if lower > 0 else "try"
     number, order = int(parameters.number[rows].min()), largest_first(w, values)
     return Intervention("shard", order, change, max(lower, 0), upper, confidence, text, whole.argument, number)
+
+
+def _like_results(w: WhatIf, root: str, pairs: list[tuple[_Array, int]]) -> Intervention:
+    p, parameters = w.p, matched(w.p)[0]
+    rows, parts = [a.row for a, _ in pairs], np.array([part for _, part in pairs])
+    values = parameters.value[rows]
+    change = Change(-int((p.extent[values] - p.extent[parts]).sum()), w.none)
+    # If it is donated, the results can take its place.
+    upper = w.saved(change) + int(p.extent[parts].sum()) + w.peak
+    order = largest_first(w, values)
+    largest = order[:1], parts[np.argsort(-p.extent[values], kind="stable")[:1]]
+    before, after = (p.value_text("shape", value)[0].as_py().partition("{")[0] for value in largest)
+    text = (
+        f"Shard `{root}` like what the program returns instead of it: on each device, it has arrays such as {before}, "
+        f"of which a loop returns {after}. Create it with jax.jit(init, out_shardings=...), or move it with "
+        "jax.device_put, and donate it."
+    )
+    number = int(parameters.number[rows].min())
+    return Intervention("shard", order, change, 0, upper, "try", text, pairs[0][0].argument, number)
 
 
 def _split(w: WhatIf, root: str, pairs: list[tuple[_Array, _Array]], n: int) -> Iterator[Intervention]:
