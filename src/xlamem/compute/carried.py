@@ -52,8 +52,8 @@ def carried_stacks(a: LayerActivations) -> Iterator[Intervention]:
     outputs = stacked[replaced]
     is_spare = loops.in_slots_of(np.where(w.in_arena[stacked] | replaced, stacked, read))
     members = w.in_arena & is_spare
-    without = without_outputs(w, outputs, is_spare)
-    change = Change(without.fixed, without.levels - w.only(members))
+    without, only = without_outputs(w, outputs, is_spare), w.only(members)
+    change = Change(without.fixed, without.levels - only)
     estimate = w.saved(change)
     lower = int(CARRY_LOWER * estimate)
     if p.tables.platform == "tpu":
@@ -64,7 +64,7 @@ def carried_stacks(a: LayerActivations) -> Iterator[Intervention]:
         f"update it in place instead: x = x.at[i].set(...).{_donation(a, read[replaced])}"
     )
     values = np.concatenate([np.flatnonzero(members & w.at_peak), outputs])
-    bounds = lower, with_vmem(w, int(CARRY_UPPER * estimate) + w.lost) - min(0, without.fixed)
+    bounds = lower, with_vmem(w, int(CARRY_UPPER * estimate) + w.lost_by(only)) - min(0, without.fixed)
     yield of_values(a, "carry", values, change, bounds, text)
 
 
