@@ -262,7 +262,7 @@ def typed(
 
 
 def test_element_types(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 15 % of the bytes, or 2 % with conversions; of an argument in any case."""
+    """Of 15 % of the bytes, or 2 % with conversions; of an argument in any case, also integers for floats."""
     def change(n: int, before: str = "f32", after: str = "bf16") -> Any:
         return Shape(before, (2,)), Shape(after, (2,)), n
 
@@ -277,6 +277,11 @@ def test_element_types(monkeypatch: pytest.MonkeyPatch) -> None:
     assert typed(monkeypatch, [change(20), change(6, "bf16", "f32")]) == []
     shapes = {change(0)[:2]: "w", (Shape("f32", (3,)), Shape("bf16", (3,))): "x"}
     assert typed(monkeypatch, [change(1)], shapes=shapes) == [("bf16 instead of f32, as in argument w", "interface")]
+    image = {change(0, "f32", "u8")[:2]: "image"}
+    assert typed(monkeypatch, [change(50, "f32", "u8")]) == []
+    assert typed(monkeypatch, [change(1, "f32", "u8")], shapes=image) == [
+        ("u8 instead of f32, as in argument image", "interface")
+    ]
 
 
 @pytest.mark.parametrize(("platform", "differ", "n"), [("cpu", False, 2), ("tpu", False, 0), ("gpu", True, 0)])

@@ -242,10 +242,11 @@ def element_types(c: Context) -> Iterator[Edit]:
     """
     conversions = _conversions(c)
     tally: Tally = Counter()
-    for a, b, size in c.reshaped if conversions else c.resized:
-        if a.element_type != b.element_type and alike(a.element_type, b.element_type):
-            tally[a.element_type, b.element_type] += size
     in_arguments = {(a.element_type, b.element_type): name for (a, b), name in reversed(c.interface.shapes.items())}
+    for a, b, size in c.reshaped if conversions else c.resized:
+        types = a.element_type, b.element_type
+        if a.element_type != b.element_type and (alike(*types) or types in in_arguments):
+            tally[types] += size
     share = MIN_SHARE_CONVERTED if conversions else MIN_SHARE
     for before, after in _frequent(tally, share * c.matched_bytes, in_arguments):
         is_named = conversions and (_mostly_converts(c) or 2 * tally[before, after] > c.matched_bytes)
