@@ -72,16 +72,32 @@ def test_buffers_that_may_match() -> None:
 
 
 @pytest.mark.parametrize(
-    ("match", "only"), [([3, 4], []), ([3, -1], [1]), ([0, 4], [0]), ([-1, 0], [0, 1])]
-)
-def test_outputs_of_one_side(match: list[int], only: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one that matches a value which is no output."""
-    here: Any = SimpleNamespace(name="a", value_text=lambda _, rows: pa.array(["tuple" if r == 2 else "f32" for r in
-        rows.tolist()]).dictionary_encode())  # fmt: skip
-    there: Any = SimpleNamespace(name="b", owner=np.zeros(5))
-    monkeypatch.setattr(interface, "outputs", lambda p: array(0, 1, 2) if p.name == "a" else array(3, 4))
+    ("match", "shapes", "gone", "new"),
+    [
+        ([3, 4], "xy xyz", [], [5]), ([5, 4], "xy xyz", [], [5]), ([4, 3], "xy xyz", [], [5]),
+        ([4, 5], "xy xyy", [], [4]), ([3, -1], "xy xzz", [1], [4, 5]), ([5, -1], "xy wzz", [1], [3, 4]),
+        ([0, 9], "xx xyx", [], [4]), ([3, 4], "xy xy", [], []), ([3, 4], "xy zw", [], []),
+    ],
+)  # fmt: skip
+def test_outputs_of_one_side(
+    match: list[int], shapes: str, gone: list[int], new: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a shape are the same ones; of the rest, matches have another shape, unless they are no outputs."""
+    of_a, of_b = shapes.split()
+    a, b = np.arange(2), np.arange(3, 3 + len(of_b))
+    monkeypatch.setattr(interface, "outputs_of", lambda p: SimpleNamespace(value=p))
+    monkeypatch.setattr(interface, "_array_outputs", lambda p: p)
+    monkeypatch.setattr(interface, "_plain_shapes", lambda p, rows: array(*map(ord, f"{of_a}.{of_b}"))[rows])
+    i: Any = interface.Interface.__new__(interface.Interface)
+    i.m = SimpleNamespace(a=a, b=b, value=array(*match))
+    assert (i.gone_outputs.tolist(), i.new_outputs.tolist()) == (gone, new)
+
+
+def test_output_tuples_are_no_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    p: Any = SimpleNamespace(value_text=lambda _, rows: pa.array(["f32", "tuple"]).take(rows).dictionary_encode())
+    monkeypatch.setattr(interface, "outputs", lambda p: array(1, 0))
     monkeypatch.setattr(interface, "is_in", lambda texts, of: np.isin(texts.to_pylist(), of))
-    assert interface._outputs_only_in(here, there, array(*match, -1)).tolist() == only
+    assert interface._array_outputs(p).tolist() == [0]
 
 
 def test_outputs_of_a_program() -> None:

@@ -224,11 +224,22 @@ class Interface:
 
     @cached_property
     def _single_outputs(self) -> tuple[Ints, Ints]:
+        """Outputs that only B and only A has, if their numbers differ.
+
+        Outputs of the same shape are the same ones, whatever computes them. Of the rest, those that match have another
+        shape.
+        """
         m = self.m
         if len(outputs_of(m.a).value) == len(outputs_of(m.b).value):  # their shapes or memory spaces may differ
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        new, gone = _outputs_only_in(m.b, m.a, m.value_of_b), _outputs_only_in(m.a, m.b, m.value)
-        return _without_equals(m, new, gone)
+        a, b = _array_outputs(m.a), _array_outputs(m.b)
+        left, right = _matches(m, a, b)
+        same = _plain_shapes(m.a, a)[left] == _plain_shapes(m.b, b)[right]
+        a, b = np.delete(a, left[same]), np.delete(b, right[same])
+        left, right = in_order(_plain_shapes(m.a, a), _plain_shapes(m.b, b))
+        a, b = np.delete(a, left), np.delete(b, right)
+        left, right = _matches(m, a, b)
+        return np.delete(b, right), np.delete(a, left)
 
 
 def caller_shapes(p: Program, values: Ints) -> pa.Array:
@@ -262,16 +273,14 @@ def outputs(p: Program) -> Ints:
     return values[p.is_output(values)]
 
 
-def _outputs_only_in(p: Program, other: Program, match: Ints) -> Ints:
-    """Return the outputs of p without a matching output; output tuples are left out."""
-    values, theirs = outputs(p), outputs(other)
-    values = values[~is_in(p.value_text("element_type", values), ["tuple"])]
-    is_output = np.zeros(len(other.owner), bool)
-    is_output[theirs] = True
-    return values[take(is_output, match[values]) <= 0]
+def _array_outputs(p: Program) -> Ints:
+    """Return the outputs without output tuples."""
+    values = outputs(p)
+    return values[~is_in(p.value_text("element_type", values), ["tuple"])]
 
 
-def _without_equals(m: Matching, of_b: Ints, of_a: Ints) -> tuple[Ints, Ints]:
-    """Leave out new outputs for which an output of the same shape is gone, and these."""
-    left, right = in_order(_plain_shapes(m.b, of_b), _plain_shapes(m.a, of_a))
-    return np.delete(of_b, left), np.delete(of_a, right)
+def _matches(m: Matching, a: Ints, b: Ints) -> tuple[Ints, Ints]:
+    """Return the rows of these values of A and of these of B that match each other."""
+    row = row_of(b, m.value[a])
+    left = np.flatnonzero(row >= 0)
+    return left, row[left]
