@@ -20,16 +20,16 @@ from xlamem.compare.shape_edits import MAX_EDITS
 def context(pairs: list[tuple[int, int]]) -> Context:
     """A comparison of which each pair of buffers has another dimension, without arguments."""
     resized = [(parsed(f"f32[{a},8]"), parsed(f"f32[{b},8]"), 64) for a, b in pairs]
-    shapes = SimpleNamespace(with_ratios=lambda ratios: np.zeros(0, bool))
-    made = SimpleNamespace(
-        resized=resized, interface=SimpleNamespace(shapes={}), matched_bytes=1, rows=SimpleNamespace(shapes=shapes)
-    )
+    none = np.zeros(0, bool)
+    rows = SimpleNamespace(shapes=SimpleNamespace(with_ratios=lambda ratios: none), is_in=lambda *_: none)
+    made = SimpleNamespace(resized=resized, interface=SimpleNamespace(shapes={}), matched_bytes=1, rows=rows)
     return cast(Context, made)
 
 
 @pytest.fixture(autouse=True)
 def _one_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shape_edits, "_collectives", lambda c: [SimpleNamespace(devices=1)] * 2)
+    monkeypatch.setattr(shape_edits, "_shared_ratios", lambda c: set())
 
 
 def texts(pairs: list[tuple[int, int]]) -> list[str]:

@@ -354,6 +354,8 @@ def resized(*pairs: tuple[tuple[int, ...], tuple[int, ...], int]) -> list[Any]:
         ([], {((4,), (8,)): "argument 3"}, 1, []),
         ([((4,), (8,), 1)], {((4,), (8,)): "argument 3"}, 1, ["a dimension of 4 is 8 now, as in argument 3"]),
         ([((4, 3), (8, 5), 20)], {}, 1, ["a dimension of 3 is 5 now", "a dimension of 4 is 8 now"]),
+        ([((4, 3), (8, 12), 20)], {((4,), (8,)): "x", ((3,), (12,)): "sharded"}, 4,
+         ["a dimension of 4 is 8 now on each device, as in argument x"]),
         ([((1, 9), (64, 9), 20)], {}, 1, []), ([((64, 9), (1, 9), 20)], {}, 1, []),
         ([((1, 9), (64, 9), 20)], {((1,), (64,)): "x"}, 1, ["a dimension of 1 is 64 now, as in argument x"]),
         ([((2, 9), (4, 9), 20), ((32, 1, 9), (64, 1, 9), 20), ((32, 2), (64, 2), 20), ((32, 3), (64, 3), 20)], {}, 1,
@@ -368,19 +370,70 @@ def test_dimensions(
     """Multiples count as one dimension: that of an argument, the one with most bytes, or else the first."""
     none = Collectives(Counter(), devices, frozenset())
     monkeypatch.setattr(shape_edits, "_collectives", lambda c: (none, none))
+    monkeypatch.setattr(shape_edits, "_shared_ratios", lambda c: {Fraction(3, 12)})
     shapes = {(Shape("f32", a), Shape("f32", b)): name for (a, b), name in arguments.items()}
     c = context(resized=resized(*found), matched_bytes=100, interface=SimpleNamespace(shapes=shapes))
     edits = [*dimensions(c)]
     assert sorted(edit.text for edit in edits) == texts
     assert {edit.evidence for edit in edits} <= ({"interface"} if arguments else {"buffers"})
-    for edit, ratios in zip(edits, c.rows.asked, strict=True):
+    for edit, ratios, causes in zip(edits, c.rows.asked[::2], c.rows.asked[1::2], strict=True):
         before, after = map(int, re.findall(r"\d+", edit.text)[:2])
         ratio = Fraction(before, after)
         assert ratios == (sorted([ratio, ratio * ratio]) if arguments else [ratio])
+        assert causes == ("cause", ("smaller",))
+
+
+def test_a_dimension_does_not_explain_what_changes_in_the_other_direction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A smaller batch of an array that is sharded less."""
+    none = Collectives(Counter(), 1, frozenset())
+    monkeypatch.setattr(shape_edits, "_collectives", lambda c: (none, none))
+    monkeypatch.setattr(shape_edits, "_shared_ratios", lambda c: set())
+    table = pa.table({
+        "change": [64, -64, 64], "shape_a": ["f32[32,2]", "f32[32,2]", "f32[24]"],
+        "shape_b": ["f32[24,8]", "f32[24,2]", "f32[32]"], "cause": ["larger", "smaller", "larger"],
+    })  # fmt: skip
+    matching: Any = None
+    for pairs, claims in (((32, 24), [False, True, False]), ((24, 32), [False, False, True])):
+        c = context(rows=Differences(matching, table), resized=resized(((pairs[0],), (pairs[1],), 50)),
+                    matched_bytes=100, interface=SimpleNamespace(shapes={}))  # fmt: skip
+        (edit,) = dimensions(c)
+        assert edit.claims.tolist() == claims
 
 
 def collectives(devices: int = 4, shapes: Any = (), **counts: int) -> Collectives:
     return Collectives(Counter({k.replace("_", "-"): n for k, n in counts.items()}), devices, frozenset(shapes))
+
+
+@pytest.mark.parametrize(
+    ("replaced", "before", "after", "exchanged"),
+    [
+        ((2, 8), [], [(4, 8)], True), ((8, 2), [(8, 4)], [], True), ((2, 8), [(4, 8)], [], False),
+        ((2, 8), [], [(4, 2)], False), ((2, 8), [(2,)], [(8,)], False), ((2, 8), [(8, 3)], [(8, 4)], False),
+    ],
+)  # fmt: skip
+def test_whole_dimensions_that_one_side_exchanges(
+    replaced: tuple[int, int], before: Any, after: Any, exchanged: bool
+) -> None:
+    """With a larger model, the other side exchanges its own dimension; with a larger batch, both have it."""
+    sides = collectives(shapes=before), collectives(shapes=after)
+    assert shape_edits._is_exchanged(replaced, *sides) is exchanged
+
+
+@pytest.mark.parametrize(
+    ("pairs", "loops", "sliced"),
+    [
+        ([((2, 5), (2, 5))], ([], []), True), ([((2, 5), (2, 6))], ([2], [3]), True), ([], ([], []), False),
+        ([((8, 5), (8, 5))], ([], []), False), ([((2, 5), (2, 5)), ((2,), (8,))], ([], []), False),
+        ([((2, 3), (2, 12))], ([], []), False), ([((2, 5), (2, 5))], ([1, 2], [8]), False),
+    ],
+)  # fmt: skip
+def test_slices_of_arguments_that_are_sharded_less(
+    pairs: Any, loops: Any, sliced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No temporary has another dimension of the ratio, and no loop runs over that of an argument."""
+    monkeypatch.setattr(shape_edits, "_trip_counts_in_model", lambda p: p)
+    c = context(temporaries=resized(*((a, b, 9) for a, b in pairs)), m=SimpleNamespace(a=loops[0], b=loops[1]))
+    assert shape_edits._is_sliced(c, (2, 8)) is sliced
 
 
 @pytest.mark.parametrize(

@@ -450,6 +450,29 @@ def test_outputs_whose_allocations_are_in_another_order(make: Callable[..., Path
     assert text == "2 outputs are of another element type: f32[2,4] -> bf16[2,4], f32[4,2] -> bf16[4,2]"
 
 
+ENTRY = "ENTRY %main (p: f32[8]) -> f32[8] {\n  ROOT %p = f32[8] parameter(0)\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "text"),
+    [
+        (", num_partitions=4", ", num_partitions=2", "compiled for 2 devices instead of 4"),
+        (", replica_count=2", "", "compiled for 1 device instead of 2"), ("", "", None),
+        ("", ", num_partitions=0", None),
+    ],
+)  # fmt: skip
+def test_another_number_of_devices(a: str, b: str, text: str | None, make: Callable[..., Path]) -> None:
+    """Each device has a larger part of the arrays, which is no other dimension of the model."""
+
+    def program(header: str, n: int) -> xlamem.Dump:
+        members = with_arguments(("x", f"f32[{n}]", 4 * n))
+        return xlamem.read(make({**members, "hlo": f"HloModule m, is_scheduled=true{header}\n\n{ENTRY}".encode()}))
+
+    edits = xlamem.diff(program(a, 8), program(b, 16)).edits.to_pylist()
+    dimension = "a dimension of 8 is 16 now, as in argument x"
+    assert [(row["text"], row["change"]) for row in edits] == [(text or dimension, 32)]
+
+
 @pytest.mark.parametrize("name", ["cpu-jaxlib-0.12.0-scan_while", "tpu-libtpu-0.0.50.1-v5e-host_offload"])
 def test_a_dump_with_and_without_its_live_ranges(name: str, tmp_path: Path) -> None:
     """Both are compared as if they had none: the same program has not changed, and the compiler is the same."""

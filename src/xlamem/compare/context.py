@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from .. import kernels as pc
 from ..compute.columns import Ints, Mask, arrow_array, encoded, flags_of, groups_of, ints, is_in, sums_of
+from ..compute.layout import TEMP
 from ..compute.lazy import cached_property
 from ..compute.op_names import CALL, folded_paths, matching, patterns_of, scopes
 from ..dump import hlo_body
@@ -158,9 +159,25 @@ class Context:
         return self._reshaped(np.ones(len(self._matched[0]), bool))
 
     def _reshaped(self, chosen: Mask) -> list[tuple[Shape, Shape, int]]:
+        return [(x, y, n) for x, y, n in self._shapes(chosen).weighed() if x != y]
+
+    def _shapes(self, chosen: Mask) -> ShapePairs:
+        """Return the shapes of these matched values."""
         a, b, size = (column[chosen] for column in self._matched)
-        pairs = ShapePairs(self.m.a.value_text("shape", a), self.m.b.value_text("shape", b), size)
-        return [(x, y, n) for x, y, n in pairs.weighed() if x != y]
+        return ShapePairs(self.m.a.value_text("shape", a), self.m.b.value_text("shape", b), size)
+
+    @cached_property
+    def temporaries(self) -> list[tuple[Shape, Shape, int]]:
+        """Distinct pairs of shapes of matched temporaries, also of those that are alike, and the bytes of these."""
+        a, b, _ = self._matched
+        categories = self.m.a.categories_of(a), self.m.b.categories_of(b)
+        return [*self._shapes((categories[0] == TEMP) & (categories[1] == TEMP)).weighed()]
+
+    @cached_property
+    def devices(self) -> tuple[int, int]:
+        """The number of devices of both programs; 1 if it is not known."""
+        a, b = (body.devices for body in self._bodies) if len(self._bodies) == 2 else (1, 1)
+        return a, b
 
     @cached_property
     def op_names(self) -> tuple[Names, Names]:

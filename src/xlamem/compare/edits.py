@@ -28,7 +28,7 @@ from .program_edits import (
 )
 from .rest_edits import dimensions_of_rest, element_types_of_rest
 from .rows import Differences
-from .shape_edits import conversions, dimensions, element_types, loops, sharding, types_of_operations
+from .shape_edits import conversions, devices, dimensions, element_types, loops, sharding, types_of_operations
 
 RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
     layers_changed,
@@ -36,6 +36,7 @@ RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
     reordered_arguments,
     donation,
     single_outputs,
+    devices,
     sharding,
     loops,
     rematerialization,

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator
 from fractions import Fraction
 from functools import partial
+from operator import contains
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from ..compute.op_names import ends_in_move, matching, plain_names, scopes
 from ..compute.origins import has_opcode
 from ..compute.program import Program
 from ..compute.replica_groups import replica_groups
+from ..formatting import count
 from .context import CONVERSION, Context, Edit, Evidence, Names, Types, are, largest, listed, with_scopes
 from .rows import Shape, parsed, replaced_dimensions
 
@@ -41,23 +43,53 @@ FOLLOWING_LOOP = r"\brematted_computation\b|(?:^|/)(?:scatter[a-z_\-]*|gather)$"
 """The op_names of loops that are not the model's own."""
 
 
+def devices(c: Context) -> Iterator[Edit]:
+    """Find out whether the program was compiled for another number of devices, which share its arrays."""
+    before, after = c.devices
+    if before != after:
+        text = f"compiled for {count(after, 'device')} instead of {before:,}"
+        yield Edit("sharding", text, c.rows.shapes.with_ratios([Fraction(after, before)]), "interface")
+
+
 def sharding(c: Context) -> Iterator[Edit]:
     """Find arguments, or else many buffers, that are sharded differently, and the dimensions that change with them."""
     i = c.interface
-    left, right = i.resharded
-    if not len(left):
-        left, right = _resized_per_device(c)
+    left, right = _resharded(c)
     if not len(left):
         yield from _resharded_buffers(c)
         return
+    ratios = _ratios_of(c, left, right)
     names = largest(i.b.names, right, i.m.b.allocation_size[i.b.allocation[right]])
-    ratios = {Fraction(*pair) for a, b in i.shape_pairs(left, right).changed() for pair in replaced_dimensions(a, b)}
     first = int(i.m.b.allocation_size[i.b.allocation[right]].argmax())
     before, after = (s.sharding[int(rows[first])].as_py() for s, rows in ((i.a, left), (i.b, right)))
     how = f" ({before} -> {after})" if before and after else ""
+    times = f", {_times(*ratios)} as large on each device" if not how and len(ratios) == 1 else ""
     own = np.isin(ints(c.rows.table, "allocation_b"), i.m.b.allocation_ids[i.b.allocation[right]])
-    text = f"{are(len(left), 'argument')} sharded differently: {names}{how}"
+    text = f"{are(len(left), 'argument')} sharded differently{times}: {names}{how}"
     yield Edit("sharding", text, own | c.rows.shapes.with_ratios(ratios), "interface")
+
+
+def _resharded(c: Context) -> tuple[Ints, Ints]:
+    """Return the arguments that are sharded differently."""
+    left, right = c.interface.resharded
+    return (left, right) if len(left) else _resized_per_device(c)
+
+
+def _ratios_of(c: Context, left: Ints, right: Ints) -> set[Fraction]:
+    """Return the ratios of the dimensions of arguments that are sharded differently, in whole numbers if possible."""
+    shapes = c.interface.shape_pairs(left, right).changed()
+    ratios = {Fraction(*pair) for a, b in shapes for pair in replaced_dimensions(a, b)}
+    return {ratio for ratio in ratios if 1 in ratio.as_integer_ratio()} or ratios
+
+
+def _shared_ratios(c: Context) -> set[Fraction]:
+    """Return the ratios of dimensions that follow from another number of devices, or another sharding of arguments."""
+    return {Fraction(*reversed(c.devices)), *_ratios_of(c, *_resharded(c))}
+
+
+def _times(ratio: Fraction) -> str:
+    """Return a ratio of A to B in words."""
+    return f"1/{ratio.numerator:,}" if ratio.denominator == 1 else f"{float(1 / ratio):.3g} times"
 
 
 def _resharded_buffers(c: Context) -> Iterator[Edit]:
@@ -74,7 +106,7 @@ def _resharded_buffers(c: Context) -> Iterator[Edit]:
     devices, claims = max(before.devices, after.devices), c.none
     for x, y in _frequent(tally, MIN_SHARE * c.matched_bytes, ()):
         if 1 in (x, y) and devices % max(x, y) == 0:
-            text = f"buffers are {f'{y} times' if x == 1 else f'1/{x}'} as large on each device, with {text}"
+            text = f"buffers are {_times(Fraction(x, y))} as large on each device, with {text}"
             claims = c.rows.shapes.with_ratios([Fraction(x, y)])
             break
     yield Edit("sharding", text, claims, "buffers")
@@ -83,22 +115,43 @@ def _resharded_buffers(c: Context) -> Iterator[Edit]:
 def _resized_per_device(c: Context) -> tuple[Ints, Ints]:
     """Return arguments that are a number of times larger on one side, if the programs exchange data differently.
 
-    TPU dumps do not print the sharding of arguments. That other collectives are needed tells it from another batch.
+    TPU dumps do not print the sharding of arguments. That other collectives are needed tells it from another batch, and
+    so does that both programs compute with the smaller dimension.
     """
     i, (before, after) = c.interface, _collectives(c)
     left, right = i.matched
-    if before.counts == after.counts:
-        return left[:0], right[:0]
-    devices = max(before.devices, after.devices)
+    devices = max(before.devices, after.devices, *c.devices)
     pairs = i.shape_pairs(left, right)
-    ratios = {Fraction(*k) for a, b in pairs.changed() for k in replaced_dimensions(a, b)}
-    kept = pairs.with_ratios(
-        r for r in ratios if max(r, 1 / r).denominator == 1 and devices % int(max(r, 1 / r)) == 0
-    )
+    replaced = {pair for a, b in pairs.changed() for pair in replaced_dimensions(a, b)}
+    whole = {k for k in replaced if max(k) % min(k) == 0 and devices % (max(k) // min(k)) == 0}
+    ratios = {Fraction(*k) for k in whole}
+    unlike = ~i.sharded_alike(left, right)
     if not before.differ(after):  # XLA may have chosen others: one side must exchange what the other has
-        kept &= pairs.where(lambda a, b: b.dimensions in before.shapes or a.dimensions in after.shapes)
-    kept &= ~i.sharded_alike(left, right)
+        exchanged = unlike & pairs.with_ratios(ratios) & (before.counts != after.counts)
+        exchanged &= pairs.where(lambda a, b: b.dimensions in before.shapes or a.dimensions in after.shapes)
+        shapes = i.shape_pairs(left[exchanged], right[exchanged]).changed()
+        ratios &= {Fraction(*k) for a, b in shapes for k in replaced_dimensions(a, b)}
+        ratios |= {Fraction(*k) for k in whole if _is_exchanged(k, before, after) or _is_sliced(c, k)}
+    kept = unlike & pairs.with_ratios(ratios)
     return left[kept], right[kept]
+
+
+def _is_exchanged(replaced: tuple[int, int], before: Collectives, after: Collectives) -> bool:
+    """Return whether the program with the larger dimension exchanges it, and the other one neither of both."""
+    larger, other = (before, after) if replaced[0] > replaced[1] else (after, before)
+    return max(replaced) in larger.dimensions and other.dimensions.isdisjoint(replaced)
+
+
+def _is_sliced(c: Context, replaced: tuple[int, int]) -> bool:
+    """Return whether the temporaries of both programs have the smaller dimension, and none another one of the ratio.
+
+    So it is if a loop takes slices of an argument, but then it has as many iterations.
+    """
+    pairs = [(a, b) for a, b, _ in c.temporaries]
+    ratios = {Fraction(*k) for a, b in pairs for k in replaced_dimensions(a, b)}
+    is_kept = any(min(replaced) in a.dimensions and min(replaced) in b.dimensions for a, b in pairs)
+    loops = (_trip_counts_in_model(p) for p in (c.m.a, c.m.b))
+    return is_kept and Fraction(*replaced) not in ratios and not all(map(contains, loops, replaced))
 
 
 class Collectives(NamedTuple):
@@ -111,6 +164,10 @@ class Collectives(NamedTuple):
 
     shapes: frozenset[tuple[int, ...]]
     """Dimensions of their results."""
+
+    @property
+    def dimensions(self) -> set[int]:
+        return {n for shape in self.shapes for n in shape}
 
     def differ(self, other: Collectives) -> bool:
         """Return whether the numbers differ by more than what XLA's own choices change."""
@@ -371,13 +428,17 @@ def dimensions(c: Context) -> Iterator[Edit]:
             bases_of_ratio[Fraction(*base)].append(base)
         bases[base] += tally[pair]
     each = " on each device" if max(side.devices for side in _collectives(c)) > 1 else ""
+    shared = _shared_ratios(c)
     for before, after in _frequent(bases, MIN_SHARE * c.matched_bytes, in_arguments):
         argument = in_arguments.get((before, after))
+        if Fraction(before, after) in shared:
+            continue  # it follows from another sharding
         if not argument and 1 in (before, after):
             continue  # other arrays, such as operands before and after they are broadcast
         text = f"a dimension of {before:,} is {after:,} now{each}{_as_in(argument)}"
         ratio = Fraction(before, after)
         claims = c.rows.shapes.with_ratios([ratio, ratio * ratio] if argument else [ratio])
+        claims &= ~c.rows.is_in("cause", ("larger",) if before > after else ("smaller",))
         yield Edit("dimensions", text, claims, "interface" if argument else "buffers")
 
 

@@ -5,6 +5,8 @@ No table contains them, and reading a dump does not read them: `read_body` does,
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -25,6 +27,9 @@ CALLS: tuple[str, ...] = _hlo_body.CALLS
 
 BYTES_PER_INSTRUCTION = 256
 """Typical length of a line, from which the number of names is estimated."""
+
+_HEADER = re.compile(rb"HloModule [^\n]*")
+_DEVICES = re.compile(rb", (?:replica_count|num_partitions)=([1-9]\d{0,8})")
 
 _INTERNER_OF = {"operand": "instruction", "operand_index": "shape_index", "computation_name": "computation"}
 """Interners of columns of codes, if not named like the column."""
@@ -89,6 +94,8 @@ class HloBody:
     root: Codes
     """Row of the root, -1 if it was cut off."""
 
+    devices: int
+    """Number of devices that run the program: its replicas times its partitions."""
     entry: int
     """Number of the entry computation, -1 if it was cut off."""
     unknown_lines: int
@@ -160,10 +167,17 @@ def scan_body(data: bytes | memoryview, begin: int, end: int) -> HloBody:
         computation_name=names,
         computation_begin=np.append(ints(scanned["computation_begin"]), len(instruction)),
         root=_roots(is_root, computation, len(names)),
+        devices=_devices(data, begin, end),
         entry=scanned["entry"],
         unknown_lines=scanned["unknown"],
         complete=scanned["complete"],
     )
+
+
+def _devices(data: bytes | memoryview, begin: int, end: int) -> int:
+    """Return the number of devices in the header, which names those of several only."""
+    header = _HEADER.search(data, begin, end)
+    return math.prod(map(int, _DEVICES.findall(header[0]))) if header else 1
 
 
 def _release(section: Section, reader: Reader) -> None:
