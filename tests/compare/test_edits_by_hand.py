@@ -323,6 +323,10 @@ def test_conversions_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
         "0 -> 1 conversions to bf16 in a; 3 -> 6 conversions to f32 in a"
     ]
     assert texts(conversions(context(types=(before, before)))) == []
+    names = [SimpleNamespace(scopes_of=lambda pattern: {""})] * 2
+    assert shape_edits._conversions(context(types=(before, after), op_names=names)) == (
+        "; 0 -> 1 conversions to bf16 in a; 3 -> 6 conversions to f32 in a"
+    )
     monkeypatch.setattr(shape_edits, "element_types", lambda c: [SimpleNamespace(evidence="names")])
     assert texts(conversions(context(types=(before, after)))) == []
     monkeypatch.setattr(shape_edits, "element_types", lambda c: [SimpleNamespace(evidence="buffers")])

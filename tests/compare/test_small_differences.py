@@ -229,6 +229,9 @@ def test_order_of_edits() -> None:
     assert order(edit("outputs", 2), edit("operations", -1)) == ["operations", "outputs"]
     assert order(edit("outputs", 2), edit("element type", 0)) == ["element type", "outputs"]
     assert order(edit("outputs", 20), edit("element type", 0)) == ["outputs", "element type"]
+    # Operations explain whatever else differs around them.
+    assert order(edit("operations", 38), edit("element type", 20)) == ["element type", "operations"]
+    assert order(edit("operations", 42), edit("element type", 20)) == ["operations", "element type"]
 
 
 @pytest.mark.parametrize(("name", "where"), [("", "argument 0"), ("x", "argument x")])

@@ -317,17 +317,22 @@ def element_types(c: Context) -> Iterator[Edit]:
 
 def conversions(c: Context) -> Iterator[Edit]:
     """Find out which element types are converted to in more or fewer lines of the model, if little else changed."""
+    changed = _numbers_of_conversions(c)
+    if changed and not any(edit.evidence != "buffers" for edit in element_types(c)):
+        yield Edit("element type", "; ".join(changed), c.none, "names")
+
+
+def _numbers_of_conversions(c: Context) -> list[str]:
+    """Return the numbers of conversions that differ, by element type; none if much else changed."""
     a, b = (_conversions_by_type(types) for types in c.types)
     changed = [t for t in sorted({*a, *b}) if len(a[t]) != len(b[t]) or sum(a[t].values()) != sum(b[t].values())]
-    if not changed or not _mostly_converts(c) or any(edit.evidence != "buffers" for edit in element_types(c)):
-        return
     texts = []
-    for t in changed:
+    for t in changed if changed and _mostly_converts(c) else ():
         paths = _without_wrappers(path for path in sorted(a[t] | b[t]) if a[t][path] != b[t][path])
         scopes = list(dict.fromkeys(scope for path in paths if (scope := path.rpartition("/")[0])))
         where = f" in {listed(scopes)}" if scopes else ""
         texts.append(f"{a[t].total():,} -> {b[t].total():,} conversions to {t}{where}")
-    yield Edit("element type", "; ".join(texts), c.none, "names")
+    return texts
 
 
 def _conversions_by_type(types: Types) -> defaultdict[str, Counter[str]]:
@@ -382,11 +387,11 @@ def _mostly_converts(c: Context) -> bool:
 
 
 def _conversions(c: Context) -> str:
-    """Return the scopes in which conversions of element types are on one side only, as a clause."""
+    """Return the scopes in which conversions are on one side only, or else the numbers of conversions, as a clause."""
     a, b = (names.scopes_of(CONVERSION) for names in c.op_names)
     single = [f"conversions are {word} in {listed(sorted(s or 'the outermost scope' for s in scopes))}"
               for word, scopes in (("new", b - a), ("gone", a - b)) if scopes]  # fmt: skip
-    return "".join(f"; {part}" for part in single)
+    return "".join(f"; {part}" for part in single or _numbers_of_conversions(c))
 
 
 def _have_types(before: str, after: str, a: Shape, b: Shape) -> bool:

@@ -113,7 +113,8 @@ def ranked_edits(d: DiffTables) -> list[Row]:
             return 8 if row["change"] * change < 0 else 5, -abs(row["change"]), row["edit"]
         if not explains:
             return 4, FACTS.index(row["kind"]), row["edit"]
-        return 3 if is_buffers else 2, -abs(row["change"]), row["edit"]
+        # Operations explain whatever else differs around them.
+        return 3 if is_buffers else 2, -abs(row["change"]) // (2 if row["kind"] == "operations" else 1), row["edit"]
 
     return sorted(rows, key=rank)
 
