@@ -418,7 +418,8 @@ def _last_names(paths: set[str]) -> Counter[str]:
 
 def _folded(op_names: pa.Array) -> set[str | None]:
     """Return the distinct op_names without wrappers and with folded layers."""
-    return set(folded_paths(pc.replace_substring_regex(op_names, PARAMETERS, ""))[1].to_pylist())
+    codes, paths = folded_paths(pc.replace_substring_regex(op_names, PARAMETERS, ""))
+    return set(pc.take(paths, arrow_array(np.unique(codes))).to_pylist())
 
 
 def _outermost(names: set[str]) -> set[str]:
