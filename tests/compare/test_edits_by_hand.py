@@ -545,6 +545,12 @@ def test_operations_of_one_side(
     assert c.rows.asked == ([scopes] if text else [])
 
 
+def test_operations_are_named_as_they_are() -> None:
+    """Names that differ in numbers only are folded together, but no number becomes another one."""
+    names = pa.array(["jit(f)/GPT/head/dot", "jit(f)/GPT/head2/dot", "jit(f)/layers_3/dot"])
+    assert program_edits._folded(names) == {"GPT/head/dot", "GPT/head2/dot", "layers_*/dot"}
+
+
 def test_flags_of_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program_edits, "flags_by_role", lambda p: p)
     a = {"debug": {"x": "1", "y": "2"}, "env": {"z": "3"}, "only": {"q": "1"}}

@@ -194,6 +194,11 @@ class Context:
         """The opcodes of both programs, likewise."""
         return self._names("opcode")
 
+    @property
+    def instruction_names(self) -> tuple[Names, Names]:
+        """The names of the instructions of both programs, likewise."""
+        return self._names("instruction")
+
     @cached_property
     def types(self) -> tuple[Types, Types]:
         """The element types of the results of each operation, by path; of HLO texts only, if both are there."""

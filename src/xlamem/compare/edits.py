@@ -26,6 +26,7 @@ from .program_edits import (
     single_arguments,
     single_outputs,
 )
+from .repeat_edits import repeats
 from .rest_edits import dimensions_of_rest, element_types_of_rest
 from .rows import Differences
 from .shape_edits import conversions, devices, dimensions, element_types, loops, sharding, types_of_operations
@@ -46,6 +47,7 @@ RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
     resized_outputs,
     constants,
     operations,
+    repeats,
     types_of_operations,
     stacks,
     instructions,
