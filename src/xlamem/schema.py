@@ -1380,7 +1380,8 @@ EDITS = {
     "donation": "arguments that are donated on one side only",
     "outputs": "outputs that one side does not have, or that have another shape",
     "sharding": "arguments that are sharded differently",
-    "loops": "loops that one side does not have, with another number of iterations, or that stack other arrays; lines that run more operations",
+    "loops": "loops that one side does not have, with another number of iterations, or that stack other arrays; lines "
+    "that run more or fewer operations",
     "rematerialization": "the backward pass recomputes more or less (jax.checkpoint)",
     "element type": "buffers have another element type",
     "dimensions": "arguments or many buffers have another dimension",

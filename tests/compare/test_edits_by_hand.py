@@ -252,11 +252,13 @@ def test_whether_most_changes_are_conversions(a: Counter[str], b: Counter[str], 
 
 def typed(
     monkeypatch: pytest.MonkeyPatch, resized: list[Any], *, clause: str = "", mostly: bool = False, shapes: Any = None,
-    matched: int = 100,
+    matched: int = 100, numbers: tuple[str, ...] = (),
 ) -> list[tuple[str, str]]:  # fmt: skip
     monkeypatch.setattr(shape_edits, "_conversions", lambda c: clause)
+    monkeypatch.setattr(shape_edits, "_numbers_of_conversions", lambda c: list(numbers))
     monkeypatch.setattr(shape_edits, "_mostly_converts", lambda c: mostly)
-    c = context(resized=[] if clause else resized, reshaped=resized if clause else [], matched_bytes=matched,
+    converts = clause or numbers
+    c = context(resized=[] if converts else resized, reshaped=resized if converts else [], matched_bytes=matched,
                 interface=SimpleNamespace(shapes=shapes or {}))  # fmt: skip
     return [(e.text, e.evidence) for e in element_types(c)]
 
@@ -275,6 +277,13 @@ def test_element_types(monkeypatch: pytest.MonkeyPatch) -> None:
     assert typed(monkeypatch, [change(51)], clause="; c") == [("bf16 instead of f32; c", "names")]
     assert typed(monkeypatch, [change(5)], clause="; c", mostly=True) == [("bf16 instead of f32; c", "names")]
     assert typed(monkeypatch, [change(20), change(6, "bf16", "f32")]) == []
+    numbers: Any = {"numbers": ("4 -> 0 conversions to bf16",), "mostly": True}
+    assert typed(monkeypatch, [change(2)], **numbers) == [
+        ("bf16 instead of f32; 4 -> 0 conversions to bf16", "names")
+    ]
+    assert typed(monkeypatch, [change(2)], shapes={change(0)[:2]: "w"}, **numbers) == [
+        ("bf16 instead of f32, as in argument w", "interface")
+    ]
     shapes = {change(0)[:2]: "w", (Shape("f32", (3,)), Shape("bf16", (3,))): "x"}
     assert typed(monkeypatch, [change(1)], shapes=shapes) == [("bf16 instead of f32, as in argument w", "interface")]
     image = {change(0, "f32", "u8")[:2]: "image"}
@@ -323,10 +332,6 @@ def test_conversions_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
         "0 -> 1 conversions to bf16 in a; 3 -> 6 conversions to f32 in a"
     ]
     assert texts(conversions(context(types=(before, before)))) == []
-    names = [SimpleNamespace(scopes_of=lambda pattern: {""})] * 2
-    assert shape_edits._conversions(context(types=(before, after), op_names=names)) == (
-        "; 0 -> 1 conversions to bf16 in a; 3 -> 6 conversions to f32 in a"
-    )
     monkeypatch.setattr(shape_edits, "element_types", lambda c: [SimpleNamespace(evidence="names")])
     assert texts(conversions(context(types=(before, after)))) == []
     monkeypatch.setattr(shape_edits, "element_types", lambda c: [SimpleNamespace(evidence="buffers")])

@@ -229,7 +229,11 @@ def test_order_of_edits() -> None:
     assert order(edit("outputs", 2), edit("operations", -1)) == ["operations", "outputs"]
     assert order(edit("outputs", 2), edit("element type", 0)) == ["element type", "outputs"]
     assert order(edit("outputs", 20), edit("element type", 0)) == ["outputs", "element type"]
-    # Operations explain whatever else differs around them.
+    # Outputs without bytes of their own are in donated arguments.
+    assert order(edit("outputs", 0), edit("arguments", 1)) == ["arguments", "outputs"]
+    assert order(edit("outputs", 1), edit("instructions", 0), edit("arguments", -1))[0] == "outputs"
+    # Operations explain whatever else differs around them, also what has another type.
+    assert order(edit("operations", 38), edit("rematerialization", 20)) == ["operations", "rematerialization"]
     assert order(edit("operations", 38), edit("element type", 20)) == ["element type", "operations"]
     assert order(edit("operations", 42), edit("element type", 20)) == ["operations", "element type"]
 

@@ -383,6 +383,12 @@ def test_verdicts() -> None:
         "Not known (A is odd). As far as the text goes: -2.00 MiB must fit, ±0 in use at the peak: the same arguments"
         " and operations are compiled differently (-9.00 MiB: c is smaller; +2.00 MiB: b is larger)."
     )
+    wide = account(TOTAL, MIB, 3 * MIB, peaks=(2 * MIB, MIB))
+    for n, words in ((MIB + 1, " (+1.00 MiB of packing)"), (MIB, ""), (-2 * MIB, "")):
+        packed = [{"line": "packing", "change": n - 5}, {"line": "packing", "change": 5}]
+        assert verdict(difference([wide], packed, edits=edits)) == (
+            f"+2.00 MiB must fit{words}, -1.00 MiB in use at the peak: layers differ."
+        )
     level = account(TOTAL, MIB, MIB)
     bills = [{"line": "outputs", "change": 3}, {"line": "packing", "change": -5},
              {"line": "outputs", "part": "padding", "change": 2}, {"line": "donated", "change": 4},

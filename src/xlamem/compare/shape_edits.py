@@ -297,7 +297,8 @@ def element_types(c: Context) -> Iterator[Edit]:
 
     Fewer buffers suffice if operations that convert element types are new or gone.
     """
-    conversions = _conversions(c)
+    scopes = _conversions(c)
+    conversions = scopes or "".join(f"; {part}" for part in _numbers_of_conversions(c))
     tally: Tally = Counter()
     in_arguments = {(a.element_type, b.element_type): name for (a, b), name in reversed(c.interface.shapes.items())}
     for a, b, size in c.reshaped if conversions else c.resized:
@@ -312,7 +313,8 @@ def element_types(c: Context) -> Iterator[Edit]:
         claims |= c.rows.only_in_b & c.rows.is_in("element_type_b", (after,))
         argument = in_arguments.get((before, after))
         evidence: Evidence = "interface" if argument else "names" if is_named else "buffers"
-        yield Edit("element type", f"{after} instead of {before}{_as_in(argument)}{conversions}", claims, evidence)
+        how = f"{_as_in(argument)}{scopes}" if argument else conversions
+        yield Edit("element type", f"{after} instead of {before}{how}", claims, evidence)
 
 
 def conversions(c: Context) -> Iterator[Edit]:
@@ -387,11 +389,11 @@ def _mostly_converts(c: Context) -> bool:
 
 
 def _conversions(c: Context) -> str:
-    """Return the scopes in which conversions are on one side only, or else the numbers of conversions, as a clause."""
+    """Return the scopes in which conversions of element types are on one side only, as a clause."""
     a, b = (names.scopes_of(CONVERSION) for names in c.op_names)
     single = [f"conversions are {word} in {listed(sorted(s or 'the outermost scope' for s in scopes))}"
               for word, scopes in (("new", b - a), ("gone", a - b)) if scopes]  # fmt: skip
-    return "".join(f"; {part}" for part in single or _numbers_of_conversions(c))
+    return "".join(f"; {part}" for part in single)
 
 
 def _have_types(before: str, after: str, a: Shape, b: Shape) -> bool:

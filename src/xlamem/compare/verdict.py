@@ -63,9 +63,12 @@ def verdict(d: DiffTables) -> str:
         moves = _moves(d)
         same = f"Nothing changed in total ({size(total['reserved_b'])} must fit)"
         return f"{prefix}{same}{f', but {moves}' if moves else ''}{because}."
+    packing = _lines(d).get("packing", 0)
+    is_packing = 2 * abs(packing) > abs(d.device_total_change) and packing * d.device_total_change > 0
+    of_packing = f" ({signed(packing)} of packing)" if is_packing else ""
     in_use = f", {signed(d.peak_change)} in use at the peak" if d.has_peaks else ""
     in_use += f", {_in_host(d)}" if abs(d.host_change) >= max(1, MIN_SHARE * abs(_change(d))) else ""
-    return f"{prefix}{signed(d.device_total_change)} must fit{in_use}{because}{_largest(d, cause)}."
+    return f"{prefix}{signed(d.device_total_change)} must fit{of_packing}{in_use}{because}{_largest(d, cause)}."
 
 
 def _in_host(d: DiffTables) -> str:
@@ -94,6 +97,8 @@ def ranked_edits(d: DiffTables) -> list[Row]:
     rows: list[Row] = d.edits.to_pylist()
     kinds = {row["kind"] for row in rows}
     hosted = {*difference_groups(d, ("edit",), account=HOST)["edit"].to_pylist()} if in_host else set()
+    # Operations explain whatever else differs around them, also what has another type.
+    is_typed = any(row["kind"] == "element type" and row["evidence"] != "buffers" for row in rows)
     is_offload = d.host_change * change < 0 and 2 * in_host >= abs(change)
 
     def rank(row: Row) -> tuple[int, int, int]:
@@ -113,8 +118,8 @@ def ranked_edits(d: DiffTables) -> list[Row]:
             return 8 if row["change"] * change < 0 else 5, -abs(row["change"]), row["edit"]
         if not explains:
             return 4, FACTS.index(row["kind"]), row["edit"]
-        # Operations explain whatever else differs around them.
-        return 3 if is_buffers else 2, -abs(row["change"]) // (2 if row["kind"] == "operations" else 1), row["edit"]
+        share = 2 if is_typed and row["kind"] == "operations" else 1
+        return 3 if is_buffers else 2, -abs(row["change"]) // share, row["edit"]
 
     return sorted(rows, key=rank)
 
@@ -125,15 +130,22 @@ def _may_follow(row: Row, kinds: set[str]) -> bool:
         return row["kind"] in ("memory space", "element type", "donation") or "compiler" in kinds
     if row["kind"] == "loops" and "layers" in kinds:
         return True
+    if row["kind"] == "outputs" and not row["change"] and "arguments" in kinds:  # they are in donated arguments
+        return True
     return row["evidence"] == "names" and row["kind"] != "layers" and "compiler" in kinds
+
+
+def _lines(d: DiffTables) -> dict[str, int]:
+    """Return the change of each line of the bill."""
+    lines: dict[str, int] = {}
+    for row in of_account(d.bills, DEVICE_TOTAL).to_pylist():
+        lines[row["line"]] = lines.get(row["line"], 0) + row["change"]
+    return lines
 
 
 def _moves(d: DiffTables) -> str:
     """Return the lines of the bill that changed without changing the total."""
-    lines: dict[str, int] = {}
-    for row in of_account(d.bills, DEVICE_TOTAL).to_pylist():
-        lines[row["line"]] = lines.get(row["line"], 0) + row["change"]
-    moved = sorted((change, line) for line, change in lines.items() if change)
+    moved = sorted((change, line) for line, change in _lines(d).items() if change)
     texts = [f"{LINES[line]} {signed(change)}" for change, line in reversed(moved)]
     return ", ".join([*texts, _in_host(d)] if d.host_change else texts)
 
