@@ -22,14 +22,15 @@ def context(pairs: list[tuple[int, int]]) -> Context:
     resized = [(parsed(f"f32[{a},8]"), parsed(f"f32[{b},8]"), 64) for a, b in pairs]
     none = np.zeros(0, bool)
     rows = SimpleNamespace(shapes=SimpleNamespace(with_ratios=lambda ratios: none), is_in=lambda *_: none)
-    made = SimpleNamespace(resized=resized, interface=SimpleNamespace(shapes={}), matched_bytes=1, rows=rows)
+    made = SimpleNamespace(resized=resized, interface=SimpleNamespace(shapes={}), matched_bytes=1, rows=rows,
+                           devices=(1, 1))  # fmt: skip
     return cast(Context, made)
 
 
 @pytest.fixture(autouse=True)
 def _one_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shape_edits, "_collectives", lambda c: [SimpleNamespace(devices=1)] * 2)
-    monkeypatch.setattr(shape_edits, "_shared_ratios", lambda c: set())
+    monkeypatch.setattr(shape_edits, "_ratios_of_sharding", lambda c: set())
 
 
 def texts(pairs: list[tuple[int, int]]) -> list[str]:

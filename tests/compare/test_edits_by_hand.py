@@ -63,7 +63,8 @@ class Rows:
 
 def context(**about: Any) -> Any:
     rows = Rows()
-    return SimpleNamespace(**{"rows": rows, "none": np.zeros(rows.n, bool), "platforms_differ": False, **about})
+    return SimpleNamespace(**{"rows": rows, "none": np.zeros(rows.n, bool), "platforms_differ": False,
+                              "devices": (1, 1), **about})  # fmt: skip
 
 
 def texts(found: Any) -> list[str]:
@@ -379,7 +380,7 @@ def test_dimensions(
     """Multiples count as one dimension: that of an argument, the one with most bytes, or else the first."""
     none = Collectives(Counter(), devices, frozenset())
     monkeypatch.setattr(shape_edits, "_collectives", lambda c: (none, none))
-    monkeypatch.setattr(shape_edits, "_shared_ratios", lambda c: {Fraction(3, 12)})
+    monkeypatch.setattr(shape_edits, "_ratios_of_sharding", lambda c: {Fraction(3, 12)})
     shapes = {(Shape("f32", a), Shape("f32", b)): name for (a, b), name in arguments.items()}
     c = context(resized=resized(*found), matched_bytes=100, interface=SimpleNamespace(shapes=shapes))
     edits = [*dimensions(c)]
@@ -392,11 +393,24 @@ def test_dimensions(
         assert causes == ("cause", ("smaller",))
 
 
+@pytest.mark.parametrize(
+    ("devices", "replaced", "shared"),
+    [
+        ((4, 1), (2, 8), True), ((4, 1), (2, 4), True), ((4, 1), (2, 6), False), ((4, 1), (8, 2), False),
+        ((1, 4), (8, 2), True), ((1, 4), (2, 8), False), ((4, 2), (2, 8), False), ((6, 4), (4, 6), True),
+        ((1, 1), (2, 4), False), ((1, 1), (4, 2), False), ((8, 8), (1, 8), False),
+    ],
+)  # fmt: skip
+def test_dimensions_that_devices_share(devices: tuple[int, int], replaced: tuple[int, int], shared: bool) -> None:
+    """All of them, or those of one axis of the mesh."""
+    assert shape_edits._is_shared(context(devices=devices), *replaced) is shared
+
+
 def test_a_dimension_does_not_explain_what_changes_in_the_other_direction(monkeypatch: pytest.MonkeyPatch) -> None:
     """A smaller batch of an array that is sharded less."""
     none = Collectives(Counter(), 1, frozenset())
     monkeypatch.setattr(shape_edits, "_collectives", lambda c: (none, none))
-    monkeypatch.setattr(shape_edits, "_shared_ratios", lambda c: set())
+    monkeypatch.setattr(shape_edits, "_ratios_of_sharding", lambda c: set())
     table = pa.table({
         "change": [64, -64, 64], "shape_a": ["f32[32,2]", "f32[32,2]", "f32[24]"],
         "shape_b": ["f32[24,8]", "f32[24,2]", "f32[32]"], "cause": ["larger", "smaller", "larger"],

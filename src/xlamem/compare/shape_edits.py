@@ -48,7 +48,16 @@ def devices(c: Context) -> Iterator[Edit]:
     before, after = c.devices
     if before != after:
         text = f"compiled for {count(after, 'device')} instead of {before:,}"
-        yield Edit("sharding", text, c.rows.shapes.with_ratios([Fraction(after, before)]), "interface")
+        claims = c.rows.shapes.where(lambda a, b: any(_is_shared(c, *pair) for pair in replaced_dimensions(a, b)))
+        yield Edit("sharding", text, claims, "interface")
+
+
+def _is_shared(c: Context, x: int, y: int) -> bool:
+    """Return whether a dimension of y instead of x follows from the numbers of devices, of which some may share it."""
+    before, after = c.devices
+    if before < after:
+        before, after, x, y = after, before, y, x
+    return y > x and (Fraction(before, after) / Fraction(y, x)).denominator == 1
 
 
 def sharding(c: Context) -> Iterator[Edit]:
@@ -58,7 +67,7 @@ def sharding(c: Context) -> Iterator[Edit]:
     if not len(left):
         yield from _resharded_buffers(c)
         return
-    ratios = _ratios_of(c, left, right)
+    ratios = _ratios_of_sharding(c)
     names = largest(i.b.names, right, i.m.b.allocation_size[i.b.allocation[right]])
     first = int(i.m.b.allocation_size[i.b.allocation[right]].argmax())
     before, after = (s.sharding[int(rows[first])].as_py() for s, rows in ((i.a, left), (i.b, right)))
@@ -75,16 +84,11 @@ def _resharded(c: Context) -> tuple[Ints, Ints]:
     return (left, right) if len(left) else _resized_per_device(c)
 
 
-def _ratios_of(c: Context, left: Ints, right: Ints) -> set[Fraction]:
+def _ratios_of_sharding(c: Context) -> set[Fraction]:
     """Return the ratios of the dimensions of arguments that are sharded differently, in whole numbers if possible."""
-    shapes = c.interface.shape_pairs(left, right).changed()
+    shapes = c.interface.shape_pairs(*_resharded(c)).changed()
     ratios = {Fraction(*pair) for a, b in shapes for pair in replaced_dimensions(a, b)}
     return {ratio for ratio in ratios if 1 in ratio.as_integer_ratio()} or ratios
-
-
-def _shared_ratios(c: Context) -> set[Fraction]:
-    """Return the ratios of dimensions that follow from another number of devices, or another sharding of arguments."""
-    return {Fraction(*reversed(c.devices)), *_ratios_of(c, *_resharded(c))}
 
 
 def _times(ratio: Fraction) -> str:
@@ -435,10 +439,10 @@ def dimensions(c: Context) -> Iterator[Edit]:
             bases_of_ratio[Fraction(*base)].append(base)
         bases[base] += tally[pair]
     each = " on each device" if max(side.devices for side in _collectives(c)) > 1 else ""
-    shared = _shared_ratios(c)
+    shared = _ratios_of_sharding(c)
     for before, after in _frequent(bases, MIN_SHARE * c.matched_bytes, in_arguments):
         argument = in_arguments.get((before, after))
-        if Fraction(before, after) in shared:
+        if Fraction(before, after) in shared or _is_shared(c, before, after):
             continue  # it follows from another sharding
         if not argument and 1 in (before, after):
             continue  # other arrays, such as operands before and after they are broadcast
