@@ -1379,7 +1379,7 @@ EDITS = {
     "arguments": "arguments that one side does not have, or has in another order",
     "donation": "arguments that are donated on one side only",
     "outputs": "outputs that one side does not have, or that have another shape",
-    "sharding": "arguments that are sharded differently",
+    "sharding": "arguments that are sharded differently, or another number of devices",
     "loops": "loops that one side does not have, with another number of iterations, or that stack other arrays; lines "
     "that run more or fewer operations",
     "rematerialization": "the backward pass recomputes more or less (jax.checkpoint)",
