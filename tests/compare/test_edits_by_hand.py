@@ -333,6 +333,12 @@ def test_conversions_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
         "0 -> 1 conversions to bf16 in a; 3 -> 6 conversions to f32 in a"
     ]
     assert texts(conversions(context(types=(before, before)))) == []
+    dots = "jit(f)/a/dot", "jit(f)/b/dot", "jit(f)/dot"
+    narrow, wide = ({**side, **{dot: Counter([t]) for dot in dots}}
+                    for side, t in ((before, "bf16"), (after, "f32")))  # fmt: skip
+    assert texts(conversions(context(types=(narrow, wide)))) == [
+        "a/dot uses f32 instead of bf16; 0 -> 1 conversions to bf16 in a; 3 -> 6 conversions to f32 in a"
+    ]
     monkeypatch.setattr(shape_edits, "element_types", lambda c: [SimpleNamespace(evidence="names")])
     assert texts(conversions(context(types=(before, after)))) == []
     monkeypatch.setattr(shape_edits, "element_types", lambda c: [SimpleNamespace(evidence="buffers")])

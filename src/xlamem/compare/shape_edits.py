@@ -325,7 +325,17 @@ def conversions(c: Context) -> Iterator[Edit]:
     """Find out which element types are converted to in more or fewer lines of the model, if little else changed."""
     changed = _numbers_of_conversions(c)
     if changed and not any(edit.evidence != "buffers" for edit in element_types(c)):
-        yield Edit("element type", "; ".join(changed), c.none, "names")
+        yield Edit("element type", "; ".join([*_types_around_conversions(c), *changed]), c.none, "names")
+
+
+def _types_around_conversions(c: Context) -> Iterator[str]:
+    """Say which operations have another type in scopes with another number of conversions, which the model chose."""
+    a, b = ({path: n for path, n in types.items() if re.search(CONVERSION, path)} for types in c.types)
+    scopes = {path.rpartition("/")[0] for path in a.keys() | b.keys() if a.get(path) != b.get(path)} - {""}
+    for (gone, new), paths in _moved_types(c).items():
+        inside = [path for path in paths if path.rpartition("/")[0] in scopes]
+        if gone and new and inside:
+            yield _types_text(gone, new, inside)
 
 
 def _numbers_of_conversions(c: Context) -> list[str]:
@@ -356,18 +366,26 @@ def types_of_operations(c: Context) -> Iterator[Edit]:
     moved = retyped(c)
     if moved:
         (gone, new), paths = max(moved.items(), key=lambda item: len(item[1]))
-        names = list(dict.fromkeys(_without_wrappers(paths)))
-        use = "use" if len(names) > 1 else "uses"
-        instead = f" instead of {gone}" if gone else ""
-        text = f"{use} {new}{instead}" if new else f"no longer {use} {gone}"
-        yield Edit("operation types", f"{listed(names)} {text}", c.none, "names")
+        yield Edit("operation types", _types_text(gone, new, paths), c.none, "names")
+
+
+def _types_text(gone: str, new: str, paths: list[str]) -> str:
+    """Say that the operations of these paths use a type instead of another one, of which one may be missing."""
+    names = list(dict.fromkeys(_without_wrappers(paths)))
+    use = "use" if len(names) > 1 else "uses"
+    instead = f" instead of {gone}" if gone else ""
+    text = f"{use} {new}{instead}" if new else f"no longer {use} {gone}"
+    return f"{listed(names)} {text}"
 
 
 def retyped(c: Context) -> dict[tuple[str, str], list[str]]:
     """Return the paths of operations by the types that only A and only B uses; none if the compiler chooses them."""
+    return {} if c.platforms_differ or c.m.a.tables.platform == "tpu" else _moved_types(c)
+
+
+def _moved_types(c: Context) -> dict[tuple[str, str], list[str]]:
+    """Return the paths of operations by the types that only A and only B uses."""
     moved: dict[tuple[str, str], list[str]] = {}
-    if c.platforms_differ or c.m.a.tables.platform == "tpu":
-        return moved
     a, b = c.types
     for path in sorted(a.keys() & b.keys()):
         gone, new = (", ".join(sorted(x.keys() - y.keys())) for x, y in ((a[path], b[path]), (b[path], a[path])))
