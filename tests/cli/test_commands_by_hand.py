@@ -109,12 +109,14 @@ def test_the_width_of_lines(
     columns: str, terminal_width: int, pipe_width: int | None, terminal: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That of the terminal, or COLUMNS, which counts in a pipe, too."""
-    monkeypatch.setenv("COLUMNS", columns)
-    monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: terminal))
     given = int(columns) if columns.removeprefix("-").isdigit() else 0
     size = os.terminal_size((given if given > 0 else 77, 9))
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: size)
-    assert console.width() == (terminal_width if terminal else pipe_width)
+    with monkeypatch.context() as patch:  # pytest looks at the terminal, too
+        patch.setenv("COLUMNS", columns)
+        patch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: terminal))
+        patch.setattr(shutil, "get_terminal_size", lambda: size)
+        width = console.width()
+    assert width == (terminal_width if terminal else pipe_width)
 
 
 @pytest.mark.parametrize(
