@@ -11,8 +11,8 @@ from xlamem.compute import carried, uses
 
 SHAPE, SLICE = "f32[8,64,64]", "f32[1,64,64]"
 TEXT = (
-    f"A loop reads {SHAPE} slice by slice, and stacks what it computes from each slice in another array of the same "
-    "size, as xs and ys of jax.lax.scan. Put the array into the carry and update it in place instead: x = "
+    f"A loop reads {SHAPE} slice by slice, and stacks what it computes from each slice in a new array of the same "
+    "size, as xs and ys of jax.lax.scan. Pass such an array on in the carry, and update it in place: x = "
     "x.at[i].set(...)."
 )
 
@@ -134,6 +134,7 @@ def test_arguments_and_outputs(
     write = {"slot_of": "while{2}" if stacked else "zeros"}
     rows = carry(make, *decoding(cache=cache, write=write, zeros=write if stacked else {}, **{"while": stacked}))
     assert [row["lower"] for row in rows] == [int(0.75 * saved)] * (saved > 0)
+    assert all(saved <= row["upper"] <= int(1.1 * saved) for row in rows)
     assert [row["action"] for row in rows] == [TEXT + " Donate `cache` for it." * donated] * (saved > 0)
 
 

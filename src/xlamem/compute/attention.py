@@ -17,7 +17,7 @@ from .layout import DONATED, PARAMETER
 from .op_names import END, matching
 from .origins import origins, uses_of
 from .stacks import LoopActivations
-from .what_if import Change
+from .what_if import Change, largest_groups
 
 ATTENTION_LOWER, ATTENTION_UPPER = 0.6, 1.25
 """Multiples of the estimate that are bounds; docs/advice.md has the measurements."""
@@ -35,7 +35,7 @@ def attention_by_parts(a: LoopActivations) -> Iterator[Intervention]:
     matrices = _matrices(a, is_stack, of_iteration)
     rank = (a.dimensions[matrices] > 0).sum(axis=1)
     lengths = a.dimensions[matrices, rank - 1]
-    for length in np.unique(lengths).tolist():
+    for length in largest_groups(lengths, a.p.extent[matrices]).tolist():
         yield from _by_parts(a, is_stack, of_iteration, matrices[lengths == length], length)
 
 

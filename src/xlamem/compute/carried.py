@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -60,11 +60,12 @@ def carried_stacks(a: LayerActivations) -> Iterator[Intervention]:
         lower -= rescheduled_at_worst(w, lower)
     text = (
         f"A loop reads {described(a, largest_first(w, read))} slice by slice, and stacks what it computes from each "
-        "slice in another array of the same size, as xs and ys of jax.lax.scan. Put the array into the carry and "
-        f"update it in place instead: x = x.at[i].set(...).{_donation(a, read[replaced])}"
+        "slice in a new array of the same size, as xs and ys of jax.lax.scan. Pass such an array on in the carry, and "
+        f"update it in place: x = x.at[i].set(...).{_donation(a, read[replaced])}"
     )
     values = np.concatenate([np.flatnonzero(members & w.at_peak), outputs])
-    bounds = lower, with_vmem(w, int(CARRY_UPPER * estimate) + w.lost_by(only)) - min(0, without.fixed)
+    of_temporaries = int(CARRY_UPPER * (estimate + without.fixed)) + w.lost_by(only)
+    bounds = lower, with_vmem(w, of_temporaries) - int(CARRY_UPPER * without.fixed)
     yield of_values(a, "carry", values, change, bounds, text)
 
 
@@ -100,10 +101,12 @@ class _Loops:
         loop, end = p.instruction_row[stacked[0]], p.ranges[0][stacked[0]]
         read = np.unique(value[(user == loop) & (value >= 0)])
         read = read[~np.isin(a.slot[read], a.slot[stacked]) & (self._last_use[read] <= end)]
+        read = largest_first(a.w, read[np.isin(self._kind[read], self._kind[stacked])])[:MAX_ARRAYS]
         for result in stacked.tolist():
             alike = read[(self._kind[read] == self._kind[result]) & self._may_be_replaced_by(read, result)]
-            found = [array for array in alike.tolist() if self._is_computed_from(result, user[value == array])]
-            for array in found[:1]:
+            is_source = self._computes(result)
+            array = next((array for array in alike.tolist() if is_source(user[value == array])), None)
+            if array is not None:
                 read = read[read != array]
                 yield array, result
 
@@ -119,14 +122,15 @@ class _Loops:
         is_output = category[result] == LIVE_OUT
         return self.a.w.in_arena[read] | is_argument if is_output else ~is_argument & (category[read] != CONSTANT)
 
-    def _is_computed_from(self, result: int, readers: Ints) -> bool:
-        """Return whether a loop computes from the slices that these instructions read the slices that it writes."""
+    def _computes(self, result: int) -> Callable[[Ints], bool]:
+        """Return whether a loop computes from the slices that instructions read those that it writes to a result."""
         p, is_known = self.p, self.p.instruction_row >= 0
         size = self.a.elements * self.trips[p.instruction_row[result]] / self.a.elements[result]
         writes, through = np.zeros((2, p.tables["instructions"].num_rows), bool)
         writes[p.instruction_row[self.in_slots_of(np.array([result])) & is_known]] = True
         through[p.instruction_row[(size <= 1) & (size >= MIN_PART) & is_known]] = True
-        return leads_to(p, readers[readers >= 0], writes & self._writes_slices, through)
+        writes &= self._writes_slices
+        return lambda readers: leads_to(p, readers[readers >= 0], writes, through)
 
     @cached_property
     def _writes_slices(self) -> Mask:

@@ -199,10 +199,11 @@ def is_control_flow(names: pa.Array) -> Mask:
 
 
 def is_move(names: pa.Array) -> Mask:
-    """Return whether each op_name adds only a primitive that moves bytes to control flow: `jit(f)/while/body/copy`.
+    """Return whether each op_name says only that bytes are moved.
 
-    So does the name of an instruction, such as `broadcast.37`, which XLA uses where there is no op_name, and that of a
-    loop or a call, whatever its scope: `jit(f)/jvp(Model)/while`.
+    That is a move in control flow or in the body of a loop (`jit(f)/Model/while/body/copy`), a loop or a call in a
+    scope (`jit(f)/jvp(Model)/while`), or the name of an instruction, such as `broadcast.37`, which XLA uses where there
+    is no op_name.
     """
     first = _first(names)
     in_scope = _matches(first, CALL) & ~_matches(first, _CONTROL_ONLY)
