@@ -158,6 +158,31 @@ def test_a_label_selects_the_largest_at_the_peak(
     assert (found.value["instruction"], found.namesakes) == (wanted, namesakes)
 
 
+@pytest.mark.parametrize(
+    ("label", "wanted", "namesakes"),
+    [("x", "p.0", 0), ("copy of x", "copy.1", 0), ("slice of x", "slice.2", 1), ("convert of x", "p.0", 3)],
+)
+def test_labels_of_what_moves_an_argument(
+    label: str, wanted: str, namesakes: int, make: Callable[..., Path]
+) -> None:
+    """If no buffer is related to the name in this way, all of this name are meant."""
+    own = f"allocation 1: size 64, parameter 0, shape |f32[16]| at ShapeIndex {{}}:\n{attacks.value(0, 'p.0', 64)}"
+    moves = ["copy.1", "slice.2", "slice.3"]
+    temps = [attacks.value(i, name, 32 >> i, 64 * i) for i, name in enumerate(moves, 1)]
+    records = [attacks.record(0, "p.0", 'f32[16] parameter(0), metadata={op_name="x"}', uses="  copy.1, operand 0")]
+    records += [
+        attacks.record(i, name, f'f32[2] {name.partition(".")[0]}(%p.0), metadata={{op_name="x"}}')
+        for i, name in enumerate(moves, 1)
+    ]
+    records[0] = attacks.record(
+        0, "p.0", 'f32[16] parameter(0), metadata={op_name="x"}', uses="\n".join(f"  {m}, operand 0" for m in moves)
+    )
+    ranges = ["p.0{}:0-3", *(f"{name}{{}}:1-3" for name in moves)]
+    dump = xlamem.read(make(attacks.dump(["".join(temps), own], records=records, ranges=ranges)))
+    found = xlamem.buffer(dump, label)
+    assert (found.value["instruction"], found.namesakes) == (wanted, namesakes)
+
+
 def test_names_of_instructions_come_before_labels(make: Callable[..., Path]) -> None:
     values = [attacks.value(0, "dot"), attacks.value(1, "v.1", offset=8)]
     records = [attacks.record(0, "dot"), attacks.record(1, "v.1", attacks.op_name("jit(f)/dot"))]

@@ -17,12 +17,14 @@ from ..formatting import closest
 from .buffer_names import buffer_names, source_columns, stack_frames
 from .callers import calls_outside
 from .charges import Charges, live_set_columns
-from .columns import Ints, arrow_array, encoded, flags_of, ints, table_of_columns
-from .layout import THREAD_LOCAL
+from .columns import Ints, Mask, arrow_array, encoded, flags_of, ints, table_of_columns
+from .layout import TEMP, TEMP_IN_OUTPUT, THREAD_LOCAL
 from .op_names import matching, plain_names
+from .origins import ARGUMENT, OPERAND, USER, has_opcode, origins
 from .peaks import require_allocations, selected_steps
 from .program import Program, program
 from .removal import peak_step_without, saving_of
+from .wording import MOVES
 
 Row = dict[str, Any]
 
@@ -32,8 +34,9 @@ N_SUGGESTED = 3
 """Number of buffers that a message about another name suggests."""
 
 LISTED = "`xlamem top --by buffer` lists those in use"
-_RELATION = re.compile(r"^(?:[\d,]+× )?(?:(?:read by|[a-z-]+ of) )?")
-"""How many buffers have a name, and how they are related to it, in front of it."""
+_LABEL = re.compile(r"^(?:[\d,]+× )?(?:(?P<relation>read by|[a-z-]+ of) )?(?P<name>.*)", re.DOTALL)
+"""A label of a screen: how many buffers have it, how they are related to what the name says, and the name."""
+_ASYNC = "(?:-start|-done)?"
 _NAME = re.compile(r"(?P<instruction>.+?)(?P<index>\{[\d,]*\})?\Z")
 
 
@@ -175,10 +178,11 @@ def _suggestion(names: pa.Array, text: str) -> str:
 def _labeled(p: Program, label: str) -> Ints:
     """Return the rows in `values` of the buffers that screens call so.
 
-    Their op_name, without JAX's wrappers, is the label or ends with it after a slash. Those that occupy memory at the
+    Their op_name, without JAX's wrappers, is the name or ends with it after a slash. Those that occupy memory at the
     peak of their space are first, then the largest.
     """
-    name = _RELATION.sub("", label)
+    match = _LABEL.match(label)
+    name = match["name"] if match else label
     pattern = re.escape(name.removeprefix("…")).replace(r"\*", r"\d+")
     if not pattern:
         return np.empty(0, np.int64)
@@ -186,10 +190,27 @@ def _labeled(p: Program, label: str) -> Ints:
     start = "" if name.startswith("…") else "(?:^|/)"
     called = matching(plain_names(pc.cast(op_names, pa.string())), f"{start}{pattern}$")
     rows = np.flatnonzero(flags_of(called, codes))
+    called_so = _are_related(p, rows, match["relation"] if match else None)
+    rows = rows[called_so] if called_so.any() else rows
     first, last = (column[rows] for column in p.ranges)
     peak = -1 if p.steps is None else selected_steps(p)[p.space[rows]]
     is_reserved = p.is_fixed[p.owner[rows]] & (rows == p.representative[p.owner[rows]])
     return rows[np.lexsort((-p.size[rows], ((peak < first) | (last < peak)) & ~is_reserved))]
+
+
+def _are_related(p: Program, values: Ints, relation: str | None) -> Mask:
+    """Return which values screens relate so to what they are named after: None for those that have the name."""
+    origin, row = origins(p).origin[values], p.instruction_row[values]
+    is_read: Mask = origin == USER
+    moves = np.isin(origin, (OPERAND, ARGUMENT)) & has_opcode(p, row, f"^(?:{'|'.join(MOVES)}){_ASYNC}$")
+    # A fusion or a loop that moves an argument has memory of its own, and is called a copy.
+    copies = (origin == ARGUMENT) & np.isin(p.categories_of(values), (TEMP, TEMP_IN_OUTPUT)) & ~moves
+    if relation is None:
+        return ~(is_read | moves | copies)
+    if relation == "read by":
+        return is_read
+    verb = relation.removesuffix(" of")
+    return moves & has_opcode(p, row, f"^{re.escape(verb)}{_ASYNC}$") | (copies & (verb == "copy"))
 
 
 def _rows(p: Program, values: Ints) -> list[Row]:

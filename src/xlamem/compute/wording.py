@@ -111,6 +111,12 @@ PROGRAM_CODE = "program code also takes device memory but is not in the dump"
 """What is not counted in TPU programs."""
 
 
+# -- names of buffers ----------------------------------------------------------------------------
+
+MOVES = ("copy", "slice", "dynamic-slice", "convert", "reshape", "transpose", "all-gather", "reduce-scatter")
+"""Opcodes that are mentioned if a buffer has the name of another."""
+
+
 # -- what to do ----------------------------------------------------------------------------------
 
 NO_ADVICE_WITHOUT_STEPS = "The dump has no live ranges, so nothing can be said about what would save memory."

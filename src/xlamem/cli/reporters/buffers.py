@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
+from ...compute.wording import MOVES
 from ...formatting import GAP, file_line, one_line, plain_shape, shorten, shorten_distinct, size, visible
 
 Row = dict[str, Any]
@@ -29,8 +30,6 @@ ORIGIN_TEXTS = {
     "user": "unknown; the name is that of {}, which reads it or what is computed from it",
     "none": "unknown",
 }
-MOVES = ("copy", "slice", "dynamic-slice", "convert", "reshape", "transpose", "all-gather", "reduce-scatter")
-"""Opcodes that are mentioned if a buffer has the name of another."""
 CATEGORY_NAMES = {"live_out": "output", "temp_in_output": "temporary in an output's space"}
 """Categories that are shown under another name."""
 CATEGORY_PLURALS = {
