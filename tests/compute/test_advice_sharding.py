@@ -239,12 +239,13 @@ def test_shapes_that_are_no_shapes(shape: str, make: Make) -> None:
 
 
 CACHES = [argument(f"cache['{name}']", "f32[12,8,64,4]", i) for i, name in enumerate("kv")]
+BY_FOUR = EXCHANGED._replace(instruction="all-reduce(%x), replica_groups={{0,1,2,3}}")
 RESULTS = [output(f"while.{i}", "f32[12,8,64,1]", instruction=loop("while", 12).instruction) for i in range(2)]
 
 
 def test_caches_of_which_each_device_returns_a_part(make: Make) -> None:
     """Donated, they need no other memory than the results, which have a quarter of the heads."""
-    (row,) = shardings(make, EXCHANGED, *CACHES, *RESULTS)
+    (row,) = shardings(make, BY_FOUR, *CACHES, *RESULTS)
     assert row["action"].startswith("Shard `cache` like what the program returns instead of it: on each device, it has")
     assert "such as f32[12,8,64,4], of which a loop returns f32[12,8,64,1]." in row["action"]
     assert (row["argument"], row["parameter"], row["n_buffers"]) == ("cache", 0, 2)
@@ -263,14 +264,23 @@ def test_caches_of_which_each_device_returns_a_part(make: Make) -> None:
         ({"shape": "f32[64,8]"}, {"shape": "f32[64,2]"}),  # perhaps a product with weights
         ({}, {"instruction": "dot(%x, %y)"}),
         ({}, {"shape": "f32[]"}),
+        ({}, {"shape": "f32[12,8,1,4]"}),  # the cache of one step, of 64
+        ({}, {"shape": "f32[12,8,64,2]"}),  # no two devices exchange anything
+        ({"shape": "f32[12,8,64,4,1,1,1,1,1]"}, {"shape": "f32[12,8,64,1,1,1,1,1,1]"}),
     ],
 )
 def test_results_that_are_no_part_of_an_argument(cache: dict[str, str], result: dict[str, str], make: Make) -> None:
     arguments = [argument(c.op_name, cache.get("shape", c.shape), i) for i, c in enumerate(CACHES)]
     results = [output(r.name, **{"shape": r.shape, "instruction": r.instruction} | result) for r in RESULTS]
-    assert not shardings(make, EXCHANGED, *arguments, *results)
+    assert not shardings(make, BY_FOUR, *arguments, *results)
+
+
+@pytest.mark.parametrize(("groups", "n"), [("", 0), ("{{0},{1}}", 0), ("{{0,1},{2,3}}", 0), ("[1,4]<=[4]", 1)])
+def test_as_many_devices_exchange_data(groups: str, n: int, make: Make) -> None:
+    exchanged = EXCHANGED._replace(instruction=f"all-gather(%x), replica_groups={groups}")
+    assert len(shardings(make, exchanged, *CACHES, *RESULTS)) == n
 
 
 def test_a_result_of_a_loop_is_a_part_of_one_argument(make: Make) -> None:
-    (row,) = shardings(make, EXCHANGED, *CACHES, RESULTS[0])
+    (row,) = shardings(make, BY_FOUR, *CACHES, RESULTS[0])
     assert row["n_buffers"] == 1

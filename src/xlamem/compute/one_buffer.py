@@ -205,12 +205,13 @@ def _are_related(p: Program, values: Ints, relation: str | None) -> Mask:
     moves = np.isin(origin, (OPERAND, ARGUMENT)) & has_opcode(p, row, f"^(?:{'|'.join(MOVES)}){_ASYNC}$")
     # A fusion or a loop that moves an argument has memory of its own, and is called a copy.
     copies = (origin == ARGUMENT) & np.isin(p.categories_of(values), (TEMP, TEMP_IN_OUTPUT)) & ~moves
-    if relation is None:
-        return ~(is_read | moves | copies)
+    found: Mask = ~(is_read | moves | copies)
     if relation == "read by":
-        return is_read
-    verb = relation.removesuffix(" of")
-    return moves & has_opcode(p, row, f"^{re.escape(verb)}{_ASYNC}$") | (copies & (verb == "copy"))
+        found = is_read
+    elif relation is not None:
+        verb = relation.removesuffix(" of")
+        found = moves & has_opcode(p, row, f"^{re.escape(verb)}{_ASYNC}$") | (copies & (verb == "copy"))
+    return found
 
 
 def _rows(p: Program, values: Ints) -> list[Row]:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import kernels as pc
+from .activations import MAX_DIMENSIONS
 from .aliasing import is_partitioned, matched
 from .columns import arrow_array, take_text
 from .interventions import Confidence, Intervention, argument_names, largest_first, rescheduled_at_worst
@@ -43,6 +44,7 @@ _SHAPE = re.compile(r"\b([a-z]\w{0,15})\[((?:\d{1,17},)*\d{1,17})\]")
 _NAMED = re.compile(r"[A-Za-z_]")
 _PARAMETERS = re.compile(r"\b(?:params?|parameters|weights|variables|model)\b")
 _STATE = re.compile(rf"{OPTIMIZER_STATE}|\b(?:opt|trace)\b")
+_EXCHANGING = r"^(?:all-gather|all-reduce|all-to-all|reduce-scatter)(?:-start)?$"
 
 
 class _Array(NamedTuple):
@@ -114,7 +116,7 @@ def _states_on_all_devices(w: WhatIf, arrays: list[_Array]) -> Iterator[Interven
 
 def _larger_than_results(w: WhatIf, arrays: list[_Array]) -> Iterator[Intervention]:
     """Shard arguments like what a loop returns instead of them: caches of which each device computes a part."""
-    p, (_, outputs, match) = w.p, matched(w.p)
+    p, (_, outputs, match), shares = w.p, matched(w.p), _group_sizes(w)
     values = np.delete(outputs.value, match.output[match.output >= 0])
     is_of_loop = has_opcode(p, p.instruction_row[values], "^while$") & w.in_memory[p.owner[values]]
     values = largest_first(w, values[is_of_loop])[:MAX_RESULTS]
@@ -122,7 +124,7 @@ def _larger_than_results(w: WhatIf, arrays: list[_Array]) -> Iterator[Interventi
     for value, shape in zip(values.tolist(), p.value_text("shape", values).to_pylist(), strict=True):
         if printed := _SHAPE.match(shape or ""):
             dimensions = tuple(map(int, printed[2].split(",")))
-            for i, size in enumerate(dimensions):
+            for i, size in enumerate(dimensions if len(dimensions) <= MAX_DIMENSIONS else ()):
                 key = printed[1], i, dimensions[:i] + dimensions[i + 1 :]
                 results.setdefault(key, []).append((size, value))
     pairs: dict[str, list[tuple[_Array, int]]] = {}
@@ -133,9 +135,9 @@ def _larger_than_results(w: WhatIf, arrays: list[_Array]) -> Iterator[Interventi
             value
             for key, whole in zip(others, a.dimensions, strict=True)
             for size, value in results.get(key, ())
-            if 0 < size < whole and whole % size == 0 and value not in taken
+            if size and whole % size == 0 and whole // size in shares and value not in taken
         )
-        part = next(parts, None) if match.output[a.row] < 0 and len(a.dimensions) > 2 else None
+        part = next(parts, None) if match.output[a.row] < 0 and 2 < len(a.dimensions) <= MAX_DIMENSIONS else None
         if part is not None:
             taken.add(part)
             pairs.setdefault(a.root, []).append((a, part))
@@ -165,6 +167,14 @@ def _sums(w: WhatIf) -> dict[tuple[int, ...], int]:
                 dimensions = tuple(map(int, match[2].split(",")))
                 found[dimensions] = max(groups.size, found.get(dimensions, 0))
     return found
+
+
+def _group_sizes(w: WhatIf) -> set[int]:
+    """Return the numbers of devices that exchange data: parts of arrays may be shared by so many."""
+    attributes = w.p.tables["instructions"]["attributes"]
+    rows = np.flatnonzero(has_opcode(w.p, np.arange(len(attributes)), _EXCHANGING))
+    found = (replica_groups(text or "") for text in take_text(attributes, rows[:MAX_SUMS]).to_pylist())
+    return {groups.size for groups in found if groups} - {1}
 
 
 def _devices(sums: dict[tuple[int, ...], int], dimensions: tuple[int, ...]) -> int:
