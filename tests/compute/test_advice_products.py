@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from advice_programs import Buffer, Make, Row, advice, argument, loop, program
 
+from xlamem.compute import what_if
 from xlamem.compute.attention import attention_by_parts
 from xlamem.compute.layers import LayerActivations
 from xlamem.compute.program import program as program_of
@@ -574,6 +575,14 @@ def test_attention_of_two_lengths(make: Make) -> None:
     first, second = attention_advice(make, argument("source", "s32[8,32]", 1), *encoder, *ATTENTION)
     assert (first["n_buffers"], first["shape"]) == (2, "f32[8,4,64,64]")
     assert (second["n_buffers"], second["shape"]) == (2, "f32[8,4,32,32]")
+
+
+def test_the_lengths_with_most_bytes(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them is an estimate for the whole program."""
+    monkeypatch.setattr(what_if, "MAX_GROUPS", 1)
+    encoder = others_like(ATTENTION[1:], ("64,64]", "32,32]"), ("64,16]", "32,16]"))
+    (row,) = attention_advice(make, argument("source", "s32[8,32]", 1), *encoder, *ATTENTION)
+    assert row["shape"] == "f32[8,4,64,64]"
 
 
 def test_attention_of_two_models(make: Make) -> None:
