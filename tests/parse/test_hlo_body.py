@@ -353,6 +353,27 @@ def test_a_span_of_the_data() -> None:
         _hlo_body.scan(data, 0, len(data), ())
 
 
+@pytest.mark.parametrize(
+    ("header", "devices"),
+    [
+        ("HloModule m", 1), ("HloModule m, replica_count=2, num_partitions=4", 8), ("HloModule m, num_partitions=4", 4),
+        ("HloModule m, num_partitions=4" * 9, 4), ("HloModule m, num_partitions=4, num_partitions=2", 4),
+        ('HloModule m, a={b=", num_partitions=4"}', 1), (r'HloModule m, a="\", num_partitions=4"', 1),
+        ('HloModule m, a="b", num_partitions=4, c="d"', 4), ('HloModule m, a=", num_partitions=4', 1),
+        ("HloModule m" + ", replica_count=999999999" * 999, 999_999_999), ("x HloModule m, num_partitions=4", 1),
+        ("HloModule m, num_partitions=" + "9" * 9999, 1), ("\nHloModule m, num_partitions=4", 1),
+    ],
+)  # fmt: skip
+def test_devices_of_the_header(header: str, devices: int) -> None:
+    """The first of each field, outside of strings."""
+    data = f"{header}\n\n".encode() + entry("  %x = f32[] iota()")
+    assert complete_lines(data).devices == devices
+
+
+def test_strings_of_the_header_take_linear_time() -> None:
+    assert complete_lines(b'HloModule m, a="' + rb"\"" * 500_000 + b"\\\n").devices == 1
+
+
 def test_scanning_takes_linear_time() -> None:
     """Unfinished lines are read again, but not once for each line before them."""
     lines = 20_000

@@ -29,7 +29,8 @@ BYTES_PER_INSTRUCTION = 256
 """Typical length of a line, from which the number of names is estimated."""
 
 _HEADER = re.compile(rb"HloModule [^\n]*")
-_DEVICES = re.compile(rb", (?:replica_count|num_partitions)=([1-9]\d{0,8})")
+_STRING = re.compile(rb'"(?:[^"\\]|\\.?)*"?')
+_DEVICES = tuple(re.compile(rb", %b=([1-9]\d{0,8})\b" % field) for field in (b"replica_count", b"num_partitions"))
 
 _INTERNER_OF = {"operand": "instruction", "operand_index": "shape_index", "computation_name": "computation"}
 """Interners of columns of codes, if not named like the column."""
@@ -176,8 +177,9 @@ def scan_body(data: bytes | memoryview, begin: int, end: int) -> HloBody:
 
 def _devices(data: bytes | memoryview, begin: int, end: int) -> int:
     """Return the number of devices in the header, which names those of several only."""
-    header = _HEADER.search(data, begin, end)
-    return math.prod(map(int, _DEVICES.findall(header[0]))) if header else 1
+    header = _HEADER.match(data, begin, end)
+    text = _STRING.sub(b"", header[0]) if header else b""
+    return math.prod(int(found[1]) for field in _DEVICES if (found := field.search(text)))
 
 
 def _release(section: Section, reader: Reader) -> None:
