@@ -404,7 +404,8 @@ def test_dimensions(
     [
         ((4, 1), (2, 8), True), ((4, 1), (2, 4), True), ((4, 1), (2, 6), False), ((4, 1), (8, 2), False),
         ((1, 4), (8, 2), True), ((1, 4), (2, 8), False), ((4, 2), (2, 8), False), ((6, 4), (4, 6), True),
-        ((1, 1), (2, 4), False), ((1, 1), (4, 2), False), ((8, 8), (1, 8), False),
+        ((1, 1), (2, 4), False), ((1, 1), (4, 2), False),
+        ((0, 0), (2, 4), False), ((0, 4), (4, 2), False), ((4, 0), (2, 4), False), ((8, 8), (1, 8), False),
     ],
 )  # fmt: skip
 def test_dimensions_that_devices_share(devices: tuple[int, int], replaced: tuple[int, int], shared: bool) -> None:

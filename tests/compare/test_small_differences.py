@@ -465,7 +465,7 @@ ENTRY = "ENTRY %main (p: f32[8]) -> f32[8] {\n  ROOT %p = f32[8] parameter(0)\n}
     [
         (", num_partitions=4", ", num_partitions=2", "compiled for 2 devices instead of 4"),
         (", replica_count=2", "", "compiled for 1 device instead of 2"), ("", "", None),
-        ("", ", num_partitions=0", None),
+        ("", ", num_partitions=0", None), (", num_partitions=4", "", "compiled for 1 device instead of 4"),
     ],
 )  # fmt: skip
 def test_another_number_of_devices(a: str, b: str, text: str | None, make: Callable[..., Path]) -> None:
@@ -478,6 +478,26 @@ def test_another_number_of_devices(a: str, b: str, text: str | None, make: Calla
     edits = xlamem.diff(program(a, 8), program(b, 16)).edits.to_pylist()
     dimension = "a dimension of 8 is 16 now, as in argument x"
     assert [(row["text"], row["change"]) for row in edits] == [(text or dimension, 32)]
+
+
+@pytest.mark.parametrize(
+    ("sharding", "line"),
+    [
+        ("{devices=[1,4]0,1,2,3}", ""), ("{devices=[10]<=[10]}", ""), ("", "%i = u32[] partition-id()"),
+        ("", "%r = f32[8] all-reduce(%p), replica_groups={{0}}"), ("", "%i = u32[] replica-id()"),
+    ],
+)  # fmt: skip
+def test_a_number_of_devices_that_is_not_printed(sharding: str, line: str, make: Callable[..., Path]) -> None:
+    """Old compilers print none, but the program shows that there are several."""
+
+    def program(header: str, n: int, line: str = "") -> xlamem.Dump:
+        members = with_arguments(("x", f"f32[{n}]", 4 * n), hlo=f"sharding={sharding}, " if sharding else "")
+        entry = ENTRY.replace("  ROOT", f"  {line}\n  ROOT")
+        return xlamem.read(make({**members, "hlo": f"HloModule m, is_scheduled=true{header}\n\n{entry}".encode()}))
+
+    old, new = program("", 8, line), program(", num_partitions=4", 16)
+    for sides in ((old, new), (new, old)):
+        assert not [row for row in xlamem.diff(*sides).edits.to_pylist() if "compiled for" in row["text"]]
 
 
 @pytest.mark.parametrize("name", ["cpu-jaxlib-0.12.0-scan_while", "tpu-libtpu-0.0.50.1-v5e-host_offload"])

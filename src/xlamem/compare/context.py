@@ -29,6 +29,10 @@ UNNAMED = r"^\(|;|^[a-z\-_]+\.(?:\d+|\*)$"
 """Several op_names, in parentheses or separated by `;`, or the name of an instruction instead (`broadcast.37`)."""
 CONVERSION = r"(?:^|/)(?:convert_element_type|reduce_precision)$"
 """Operations that convert element types."""
+COLLECTIVES = r"^(?:all|collective|ragged-all|reduce-scatter)(?:-[a-z]+)*$"
+DEVICE_NUMBER = r"^(?:partition|replica)-id$"
+SHARDED = r"\bdevices=\[[\d,]*(?:[2-9]|1\d)"
+"""A sharding over several devices as old compilers print it."""
 FLOAT = r"^(?:f\d|bf16)"
 MAX_NAMES = 3
 """Number of names in a clause."""
@@ -175,8 +179,14 @@ class Context:
 
     @cached_property
     def devices(self) -> tuple[int, int]:
-        """The number of devices of both programs; 1 if it is not known."""
-        a, b = (body.devices for body in self._bodies) if len(self._bodies) == 2 else (1, 1)
+        """The number of devices of both programs; 0 if it is not known.
+
+        Old compilers do not print it, and new ones do not print 1: a program that needs several has an unknown number.
+        """
+        if len(self._bodies) < 2:
+            return 0, 0
+        sides = zip(self._bodies, self.opcodes, (self.interface.a, self.interface.b), strict=True)
+        a, b = (body.devices or int(not _is_shared(names, own.sharding)) for body, names, own in sides)
         return a, b
 
     @cached_property
@@ -221,6 +231,12 @@ class Context:
             (encoded(texts), frames) for texts, frames in found
         ))  # fmt: skip
         return a, b
+
+
+def _is_shared(opcodes: Names, sharding: pa.Array) -> bool:
+    """Return whether several devices run a program: they exchange data, differ, or have parts of its arguments."""
+    texts = pc.fill_null(pc.cast(sharding, pa.string()), "")
+    return opcodes.count(f"{COLLECTIVES}|{DEVICE_NUMBER}") > 0 or bool(matching(texts, SHARDED).any())
 
 
 def _types(side: tuple[HloBody, Names]) -> Types:

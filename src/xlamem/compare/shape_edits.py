@@ -21,7 +21,7 @@ from ..compute.origins import has_opcode
 from ..compute.program import Program
 from ..compute.replica_groups import replica_groups
 from ..formatting import count
-from .context import CONVERSION, Context, Edit, Evidence, Names, Types, are, largest, listed, with_scopes
+from .context import COLLECTIVES, CONVERSION, Context, Edit, Evidence, Names, Types, are, largest, listed, with_scopes
 from .rows import Shape, parsed, replaced_dimensions
 
 Tally = Counter[tuple[Any, Any]]
@@ -38,7 +38,6 @@ MIN_EXCESS = 4
 MAX_BASES, MAX_EDITS = 1000, 64
 """Maximum number of dimensions that replaced ones of the same ratio may be multiples of, and of edits of a kind."""
 
-COLLECTIVES = r"^(?:all|collective|ragged-all|reduce-scatter)(?:-[a-z]+)*$"
 FOLLOWING_LOOP = r"\brematted_computation\b|(?:^|/)(?:scatter[a-z_\-]*|gather)$"
 """The op_names of loops that are not the model's own."""
 
@@ -46,7 +45,7 @@ FOLLOWING_LOOP = r"\brematted_computation\b|(?:^|/)(?:scatter[a-z_\-]*|gather)$"
 def devices(c: Context) -> Iterator[Edit]:
     """Find out whether the program was compiled for another number of devices, which share its arrays."""
     before, after = c.devices
-    if before != after:
+    if before != after and before and after:
         text = f"compiled for {count(after, 'device')} instead of {before:,}"
         claims = c.rows.shapes.where(lambda a, b: any(_is_shared(c, *pair) for pair in replaced_dimensions(a, b)))
         yield Edit("sharding", text, claims, "interface")
@@ -57,7 +56,7 @@ def _is_shared(c: Context, x: int, y: int) -> bool:
     before, after = c.devices
     if before < after:
         before, after, x, y = after, before, y, x
-    return y > x and (Fraction(before, after) / Fraction(y, x)).denominator == 1
+    return y > x and before > 0 < after and (Fraction(before, after) / Fraction(y, x)).denominator == 1
 
 
 def sharding(c: Context) -> Iterator[Edit]:

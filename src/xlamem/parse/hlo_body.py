@@ -96,7 +96,7 @@ class HloBody:
     """Row of the root, -1 if it was cut off."""
 
     devices: int
-    """Number of devices that run the program: its replicas times its partitions."""
+    """Number of devices that run the program, its replicas times its partitions; 0 if the header prints neither."""
     entry: int
     """Number of the entry computation, -1 if it was cut off."""
     unknown_lines: int
@@ -176,10 +176,11 @@ def scan_body(data: bytes | memoryview, begin: int, end: int) -> HloBody:
 
 
 def _devices(data: bytes | memoryview, begin: int, end: int) -> int:
-    """Return the number of devices in the header, which names those of several only."""
+    """Return the number of devices in the header, 0 without. One is not printed, and old compilers print no number."""
     header = _HEADER.match(data, begin, end)
     text = _STRING.sub(b"", header[0]) if header else b""
-    return math.prod(int(found[1]) for field in _DEVICES if (found := field.search(text)))
+    printed = [int(found[1]) for field in _DEVICES if (found := field.search(text))]
+    return math.prod(printed) if printed else 0
 
 
 def _release(section: Section, reader: Reader) -> None:
