@@ -450,20 +450,30 @@ def test_whole_dimensions_that_one_side_exchanges(
 
 
 @pytest.mark.parametrize(
-    ("pairs", "loops", "sliced"),
+    ("pairs", "loops", "slices", "sliced"),
     [
-        ([((2, 5), (2, 5))], ([], []), True), ([((2, 5), (2, 6))], ([2], [3]), True), ([], ([], []), False),
-        ([((8, 5), (8, 5))], ([], []), False), ([((2, 5), (2, 5)), ((2,), (8,))], ([], []), False),
-        ([((2, 3), (2, 12))], ([], []), False), ([((2, 5), (2, 5))], ([1, 2], [8]), False),
+        ([((2, 5), (2, 5))], ([], []), (0, 1), True), ([((2, 5), (2, 6))], ([2], [3]), (4, 5), True),
+        ([], ([], []), (0, 1), False), ([((8, 5), (8, 5))], ([], []), (0, 1), False),
+        ([((2, 5), (2, 5)), ((2,), (8,))], ([], []), (0, 1), False), ([((2, 3), (2, 12))], ([], []), (0, 1), False),
+        ([((2, 5), (2, 5))], ([1, 2], [8]), (0, 1), False), ([((2, 5), (2, 5))], ([], []), (1, 1), False),
+        ([((2, 5), (2, 5))], ([], []), (1, 0), False),
     ],
 )  # fmt: skip
 def test_slices_of_arguments_that_are_sharded_less(
-    pairs: Any, loops: Any, sliced: bool, monkeypatch: pytest.MonkeyPatch
+    pairs: Any, loops: Any, slices: tuple[int, int], sliced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No temporary has another dimension of the ratio, and no loop runs over that of an argument."""
+    """No temporary has another dimension of the ratio, no loop runs over that of an argument, and slices are new."""
     monkeypatch.setattr(shape_edits, "_trip_counts_in_model", lambda p: p)
-    c = context(temporaries=resized(*((a, b, 9) for a, b in pairs)), m=SimpleNamespace(a=loops[0], b=loops[1]))
-    assert shape_edits._is_sliced(c, (2, 8)) is sliced
+    opcodes = [SimpleNamespace(count=lambda _, n=n: n) for n in slices]
+    c = context(temporaries=resized(*((a, b, 9) for a, b in pairs)), m=SimpleNamespace(a=loops[0], b=loops[1]),
+                opcodes=opcodes)  # fmt: skip
+    exchange, none = collectives(all_reduce=2), collectives()
+    assert shape_edits._sliced(c, {(2, 8)}, exchange, exchange) == ({(2, 8)} if sliced else set())
+    assert not shape_edits._sliced(c, {(2, 8), (8, 2)}, exchange, none)
+    c.opcodes.reverse()
+    c.m = SimpleNamespace(a=loops[1], b=loops[0])
+    c.temporaries = [(b, a, n) for a, b, n in c.temporaries]
+    assert shape_edits._sliced(c, {(8, 2)}, exchange, exchange) == ({(8, 2)} if sliced else set())
 
 
 @pytest.mark.parametrize(
@@ -955,9 +965,11 @@ def test_random_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
             sides = [collectives(chance.choice((1, 2, 4)), [(4, 8)], all_reduce=chance.choice((0, 2, 10, 11)),
                                  send=chance.choice((0, 1))) for _ in "ab"]  # fmt: skip
             monkeypatch.setattr(shape_edits, "_collectives", lambda c, sides=sides: sides)
+            monkeypatch.setattr(shape_edits, "_ratios_of_sharding", lambda c: set())
             monkeypatch.setattr(shape_edits, "_conversions", lambda c, n=n: ("", "; converted")[n % 2])
             monkeypatch.setattr(shape_edits, "_mostly_converts", lambda c, n=n: n % 3 == 0)
-            c = context(resized=found, reshaped=found, matched_bytes=100, interface=SimpleNamespace(shapes=arguments))
+            c = context(resized=found, reshaped=found, matched_bytes=100, types=({}, {}),
+                        interface=SimpleNamespace(shapes=arguments))  # fmt: skip
             for rule in (dimensions, element_types, shape_edits._resharded_buffers):
                 c.rows.asked.clear()
                 yield f"{n} {rule.__name__}", [[(e.text, e.evidence) for e in rule(c)], [*map(str, c.rows.asked)]]

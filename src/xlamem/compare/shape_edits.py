@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator
 from fractions import Fraction
 from functools import partial
-from operator import contains
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +37,7 @@ MIN_EXCESS = 4
 MAX_BASES, MAX_EDITS = 1000, 64
 """Maximum number of dimensions that replaced ones of the same ratio may be multiples of, and of edits of a kind."""
 
+DYNAMIC_SLICE = r"^dynamic-slice$"
 FOLLOWING_LOOP = r"\brematted_computation\b|(?:^|/)(?:scatter[a-z_\-]*|gather)$"
 """The op_names of loops that are not the model's own."""
 
@@ -134,7 +134,8 @@ def _resized_per_device(c: Context) -> tuple[Ints, Ints]:
         exchanged &= pairs.where(lambda a, b: b.dimensions in before.shapes or a.dimensions in after.shapes)
         shapes = i.shape_pairs(left[exchanged], right[exchanged]).changed()
         ratios &= {Fraction(*k) for a, b in shapes for k in replaced_dimensions(a, b)}
-        ratios |= {Fraction(*k) for k in whole if _is_exchanged(k, before, after) or _is_sliced(c, k)}
+        whole = {k for k in whole if _is_exchanged(k, before, after)} | _sliced(c, whole, before, after)
+        ratios |= {Fraction(*k) for k in whole}
     kept = unlike & pairs.with_ratios(ratios)
     return left[kept], right[kept]
 
@@ -145,16 +146,27 @@ def _is_exchanged(replaced: tuple[int, int], before: Collectives, after: Collect
     return max(replaced) in larger.dimensions and other.dimensions.isdisjoint(replaced)
 
 
-def _is_sliced(c: Context, replaced: tuple[int, int]) -> bool:
-    """Return whether the temporaries of both programs have the smaller dimension, and none another one of the ratio.
+def _sliced(
+    c: Context, replaced: set[tuple[int, int]], before: Collectives, after: Collectives
+) -> set[tuple[int, int]]:
+    """Return those of these dimensions of which each device takes a slice, on the side that has the larger ones.
 
-    So it is if a loop takes slices of an argument, but then it has as many iterations.
+    That side has more dynamic slices, the temporaries of both programs have the smaller dimension, and none another one
+    of the ratio. So it is if a loop takes slices of an argument, but then it has as many iterations.
     """
+    slices = [opcodes.count(DYNAMIC_SLICE) for opcodes in c.opcodes]
+    if slices[0] == slices[1] or not before.counts or not after.counts:
+        return set()
+    more_after = slices[1] > slices[0]
     pairs = [(a, b) for a, b, _ in c.temporaries]
     ratios = {Fraction(*k) for a, b in pairs for k in replaced_dimensions(a, b)}
-    is_kept = any(min(replaced) in a.dimensions and min(replaced) in b.dimensions for a, b in pairs)
-    loops = (_trip_counts_in_model(p) for p in (c.m.a, c.m.b))
-    return is_kept and Fraction(*replaced) not in ratios and not all(map(contains, loops, replaced))
+    kept = {n for a, b in pairs for n in a.dimensions if n in b.dimensions}
+    loops_a, loops_b = ({*_trip_counts_in_model(p)} for p in (c.m.a, c.m.b))
+    return {
+        (x, y) for x, y in replaced
+        if (y > x) == more_after and min(x, y) in kept and Fraction(x, y) not in ratios
+        and not (x in loops_a and y in loops_b)
+    }  # fmt: skip
 
 
 class Collectives(NamedTuple):
