@@ -47,6 +47,24 @@ def test_multiples_are_one_dimension() -> None:
     assert texts([(6, 12), (12, 24), (18, 36), (7, 14)]) == ["a dimension of 6 is 12 now", "a dimension of 7 is 14 now"]
 
 
+def test_many_arguments_that_are_sharded_differently(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporaries are looked at once, not once for each argument."""
+    monkeypatch.setattr(shape_edits, "_trip_counts_in_model", lambda p: p)
+    n = 20_000
+    temporaries = [(shape, shape, 64) for k in range(n) if (shape := parsed(f"f32[{k}]"))]
+    opcodes = [SimpleNamespace(count=lambda _, k=k: k) for k in (0, 1)]
+    c: Any = SimpleNamespace(temporaries=temporaries, m=SimpleNamespace(a=[], b=[]), opcodes=opcodes)
+    exchange = shape_edits.Collectives(Counter(["all-reduce"]), 4, frozenset())
+    replaced = {(k, 4 * k) for k in range(1, n)}
+    assert shape_edits._sliced(c, replaced, exchange, exchange) == replaced
+
+
+def test_results_that_several_rules_need_are_computed_once() -> None:
+    c: Any = Context(cast(Any, None), cast(Any, None))
+    results = iter("ab")
+    assert [c.once(key, lambda: next(results)) for key in "xyx"] == ["a", "b", "a"]
+
+
 def test_the_most_frequent_are_listed() -> None:
     tally: Any = Counter({(n, n + 1): n for n in range(10, 200)})
     assert shape_edits._frequent(tally, 0, ()) == [(n, n + 1) for n in range(199, 199 - MAX_EDITS, -1)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +40,7 @@ MAX_SCOPES = 64
 """Maximum number of scopes around an operation: together, they are as long as the square of its depth."""
 
 
+Result = TypeVar("Result")
 Types = dict[str, Counter[str]]
 Evidence = Literal["interface", "names", "buffers", "files"]
 
@@ -127,6 +128,14 @@ class Context:
 
     def __init__(self, m: Matching, rows: Differences) -> None:
         self.m, self.rows = m, rows
+        self._results: dict[str, Any] = {}
+
+    def once(self, key: str, compute: Callable[[], Result]) -> Result:
+        """Return the result cached under `key`, computed on first use: what several rules of a module need."""
+        if key not in self._results:
+            self._results[key] = compute()
+        result: Result = self._results[key]
+        return result
 
     @cached_property
     def interface(self) -> Interface:

@@ -160,7 +160,7 @@ class Interface:
             can = np.isin(np.arange(len(right)), pairs)
         return can
 
-    @property
+    @cached_property
     def resharded(self) -> tuple[Ints, Ints]:
         """Matched arguments with another sharding."""
         left, right = self.matched

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow as pa
 from .. import kernels as pc
 from ..compute.buffer_names import trip_counts
 from ..compute.columns import Ints, arrow_array, ints
+from ..compute.lazy import cached_property
 from ..compute.op_names import ends_in_move, matching, plain_names, scopes
 from ..compute.origins import has_opcode
 from ..compute.program import Program
@@ -80,7 +82,7 @@ def sharding(c: Context) -> Iterator[Edit]:
 def _resharded(c: Context) -> tuple[Ints, Ints]:
     """Return the arguments that are sharded differently."""
     left, right = c.interface.resharded
-    return (left, right) if len(left) else _resized_per_device(c)
+    return (left, right) if len(left) else c.once("resized per device", partial(_resized_per_device, c))
 
 
 def _ratios_of_sharding(c: Context) -> set[Fraction]:
@@ -169,7 +171,8 @@ def _sliced(
     }  # fmt: skip
 
 
-class Collectives(NamedTuple):
+@dataclass(frozen=True)
+class Collectives:
     """The instructions with which devices exchange data."""
 
     counts: Counter[str]
@@ -180,7 +183,7 @@ class Collectives(NamedTuple):
     shapes: frozenset[tuple[int, ...]]
     """Dimensions of their results."""
 
-    @property
+    @cached_property
     def dimensions(self) -> set[int]:
         return {n for shape in self.shapes for n in shape}
 
@@ -192,6 +195,10 @@ class Collectives(NamedTuple):
 
 def _collectives(c: Context) -> tuple[Collectives, Collectives]:
     """Return the collectives of both programs."""
+    return c.once("collectives", partial(_find_collectives, c))
+
+
+def _find_collectives(c: Context) -> tuple[Collectives, Collectives]:
     sides = zip((c.m.a, c.m.b), c.opcodes, strict=True)
     a, b = (Collectives(_collective_counts(opcodes), *_exchanges(p)) for p, opcodes in sides)
     return a, b
