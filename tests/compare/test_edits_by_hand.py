@@ -585,6 +585,7 @@ def test_operations_are_named_as_they_are() -> None:
     """Names that differ in numbers only are folded together, but no number becomes another one."""
     names = pa.array(["jit(f)/GPT/head/dot", "jit(f)/GPT/head2/dot", "jit(f)/layers_3/dot"])
     assert program_edits._folded(names) == {"GPT/head/dot", "GPT/head2/dot", "layers_*/dot"}
+    assert program_edits._folded(pa.array([None, "jit(f)/a"])) == {"a"}
 
 
 def test_flags_of_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:

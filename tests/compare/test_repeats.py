@@ -79,3 +79,4 @@ def test_products(monkeypatch: pytest.MonkeyPatch) -> None:
     op_names, opcodes, instructions = (names(*column) for column in zip(*rows, strict=True))
     found = repeat_edits._products(op_names, opcodes, instructions)
     assert found == {"dot_general": 3, "jvp(jit(fft))": 1}
+    assert not repeat_edits._products(names(None), names("dot"), names("dot.1"))

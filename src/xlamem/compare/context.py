@@ -96,8 +96,20 @@ class Names:
     @cached_property
     def paths(self) -> tuple[Ints, list[str]]:
         """The texts with wrappers and folded layers: codes (-1 for names that are merged or made by XLA) and texts."""
-        codes, paths = folded_paths(self.texts, plain=False)
-        named = ~matching(paths, rf"^$|{UNNAMED}|{CALL}")
+        return self._paths_without(rf"^$|{UNNAMED}|{CALL}")
+
+    @cached_property
+    def paths_and_calls(self) -> tuple[Ints, list[str]]:
+        """The same with names that end in a transformation, as those of operations that it inlines do."""
+        return self._paths_without(rf"^$|{UNNAMED}")
+
+    @cached_property
+    def _folded(self) -> tuple[Ints, pa.Array]:
+        return folded_paths(self.texts, plain=False)
+
+    def _paths_without(self, pattern: str) -> tuple[Ints, list[str]]:
+        codes, paths = self._folded
+        named = ~matching(paths, pattern)
         return np.where(self.in_model & named[codes], codes, -1), paths.to_pylist()
 
     def lines(self) -> Counter[str]:

@@ -419,7 +419,7 @@ def _last_names(paths: set[str]) -> Counter[str]:
 def _folded(op_names: pa.Array) -> set[str | None]:
     """Return the distinct op_names without wrappers and with folded layers."""
     codes, paths = folded_paths(pc.replace_substring_regex(op_names, PARAMETERS, ""))
-    return set(pc.take(paths, arrow_array(np.unique(codes))).to_pylist())
+    return set(pc.take(paths, arrow_array(np.unique(codes[codes >= 0]))).to_pylist())
 
 
 def _outermost(names: set[str]) -> set[str]:

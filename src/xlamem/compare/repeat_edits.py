@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..compute.columns import Mask, flags_of
-from ..compute.op_names import folded_paths, matching
-from .context import UNNAMED, Context, Edit, Names, listed
+from ..compute.columns import Mask, flags_of, take
+from ..compute.op_names import matching
+from .context import Context, Edit, Names, listed
 from .program_edits import layers_changed, rematerialization
 from .shape_edits import loops
 
@@ -45,13 +45,13 @@ def repeats(c: Context) -> Iterator[Edit]:
 
 def _products(op_names: Names, opcodes: Names, instructions: Names) -> Counter[str]:
     """Return the number of products by path."""
-    codes, paths = folded_paths(op_names.texts, plain=False)
-    is_named = flags_of(op_names.in_model & ~matching(paths, UNNAMED)[codes], op_names.codes)
+    codes, paths = op_names.paths_and_calls
+    path = take(codes, op_names.codes)
     is_product = _match(opcodes, PRODUCT) | _match(opcodes, LIBRARY_CALL) & _match(op_names, PRODUCT_NAME)
-    rows = is_named & is_product & ~_match(instructions, COPIED)
-    numbers = np.bincount(codes[op_names.codes[rows]], minlength=len(paths)).tolist()
+    rows = (path >= 0) & is_product & ~_match(instructions, COPIED)
+    numbers = np.bincount(path[rows], minlength=len(paths)).tolist()
     counts: Counter[str] = Counter()
-    for name, n in zip(paths.to_pylist(), numbers, strict=True):
+    for name, n in zip(paths, numbers, strict=True):
         counts[name] += n
     return +counts
 
