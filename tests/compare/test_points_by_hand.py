@@ -627,6 +627,8 @@ def test_arguments_that_are_reordered(partner: list[int], rows: list[int]) -> No
         ("{devices=[2]<=[2]}", "{devices=[4]<=[4]}", True), ("{devices=[2]<=[2]}", "{devices=[2]<=[2]}", False),
         ("{devices=[2]<=[2]}", "{mesh['x'=2], [{'x'}]}", False), (None, "{replicated}", False),
         ("{mesh['x'=2], [{'x'}]}", "{mesh['x'=2], [{}]}", True),
+        ("{devices=[1,4]0,1,2,3}", "{devices=[4,1]<=[4]}", True),
+        ("{devices=[1,4]0,1,2,3}", "{devices=[1,4]0,2,1,3}", True),
     ],
 )  # fmt: skip
 def test_arguments_with_another_sharding(a: str | None, b: str, differs: bool) -> None:
@@ -635,6 +637,17 @@ def test_arguments_with_another_sharding(a: str | None, b: str, differs: bool) -
     i.a, i.b = (SimpleNamespace(sharding=pa.array([text], pa.string())) for text in (a, b))
     assert [x.tolist() for x in i.resharded] == [[0] if differs else []] * 2
     assert i.sharded_alike(array([0]), array([0])).tolist() == [a == b]
+
+
+@pytest.mark.parametrize("end", ["}", " last_tile_dim_replicate}"])
+def test_two_notations_of_a_sharding(end: str) -> None:
+    """Old compilers list the numbers of the devices."""
+    i: Any = Interface.__new__(Interface)
+    i.partner = array([0, 1])
+    i.a = SimpleNamespace(sharding=pa.array(["{devices=[1,4]0,1,2,3" + end, None], pa.string()))
+    i.b = SimpleNamespace(sharding=pa.array(["{devices=[1,4]<=[4]" + end, None], pa.string()))
+    assert [x.tolist() for x in i.resharded] == [[], []]
+    assert i.sharded_alike(array([0, 1]), array([0, 1])).tolist() == [True, False]
 
 
 def test_values_match_those_of_the_same_instruction() -> None:

@@ -23,6 +23,8 @@ from .matching import Matching
 from .ordering import in_order
 from .rows import Shape, ShapePairs, parsed
 
+_DEVICES = re.compile(r"(?<=\])0[\d,]*")
+
 
 class Arguments(NamedTuple):
     """The entry arguments of a program, one per allocation."""
@@ -174,7 +176,7 @@ class Interface:
     def _shardings(self, left: Ints, right: Ints) -> tuple[pa.Array, pa.Array]:
         """Return the shardings of these arguments of A, and of these of B."""
         a, b = pc.take(self.a.sharding, arrow_array(left)), pc.take(self.b.sharding, arrow_array(right))
-        return pc.cast(a, pa.string()), pc.cast(b, pa.string())
+        return _with_ranges(a), _with_ranges(b)
 
     def sharded_alike(self, left: Ints, right: Ints) -> Mask:
         """Return whether the same sharding is printed for both of these arguments."""
@@ -240,6 +242,18 @@ class Interface:
         a, b = np.delete(a, left), np.delete(b, right)
         left, right = _matches(m, a, b)
         return np.delete(b, right), np.delete(a, left)
+
+
+def _with_ranges(shardings: pa.Array) -> pa.Array:
+    """Write all devices in their order as new compilers do: `<=[4]` instead of `0,1,2,3`."""
+    codes, texts = encoded(shardings)
+    short = [_DEVICES.sub(_as_range, text) for text in texts.to_pylist()]
+    return pc.take(pa.array(short, pa.string()), nullable(codes))
+
+
+def _as_range(numbers: re.Match[str]) -> str:
+    n = numbers[0].count(",") + 1
+    return f"<=[{n}]" if numbers[0] == ",".join(map(str, range(n))) else numbers[0]
 
 
 def caller_shapes(p: Program, values: Ints) -> pa.Array:
