@@ -367,22 +367,27 @@ def test_arguments_that_can_be_donated(monkeypatch: pytest.MonkeyPatch) -> None:
         assert i.can_be_donated(right).all()
 
 
-@pytest.mark.parametrize("n", [(2, 2), (2, 3), (0, 1)])
-def test_outputs_of_one_side_only(n: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """None if both have as many; without those of which an equal one is gone."""
-    asked: list[Any] = []
-
-    def only(p: Any, other: Any, match: Any) -> Any:
-        asked.append((p is b, other is a, match))
-        return array([0, 1, 2]) if p is b else array([0, 1])
-
+@pytest.mark.parametrize(
+    ("match", "new", "gone"),
+    [
+        ([1, 2], [0], []),  # the second one has another shape
+        ([1, -1], [0, 2], [1]),
+        ([-1, -1], [1, 2], [1]),  # of equal shapes, the first ones
+        ([2, -1], [1, 2], [1]),  # shapes decide before matches
+        ([-1, 0], [1, 2], [1]),  # what an output of its shape has is no match
+    ],
+)
+def test_outputs_of_one_side_only(
+    match: list[int], new: list[int], gone: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(interface, "outputs_of", lambda p: p.outputs)
+    monkeypatch.setattr(interface, "_array_outputs", lambda p: np.arange(len(p.plain)))
     monkeypatch.setattr(interface, "_plain_shapes", lambda p, values: p.plain[values])
-    monkeypatch.setattr(interface, "_outputs_only_in", only)
-    a, b = (with_outputs(k) for k in n)
+    a, b = (with_outputs(k) for k in (2, 3))
     a.plain, b.plain = array([5, 7]), array([5, 5, 6])
     i = interface_of(a, b)
-    i.m.value, i.m.value_of_b = "value", "value of b"
-    found = i.new_outputs.tolist(), i.gone_outputs.tolist()
-    assert found == (([], []) if n[0] == n[1] else ([1, 2], [1]))
-    assert asked == ([] if n[0] == n[1] else [(True, True, "value of b"), (False, False, "value")])
+    i.m.value = array(match)
+    assert (i.new_outputs.tolist(), i.gone_outputs.tolist()) == (new, gone)
+    a.outputs = b.outputs  # as many
+    i = interface_of(a, b)
+    assert (i.new_outputs.tolist(), i.gone_outputs.tolist()) == ([], [])
