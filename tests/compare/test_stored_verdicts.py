@@ -1,4 +1,4 @@
-"""What is said about small random differences, compared with what was said before."""
+"""Verdicts, edits and texts of small random differences, compared with stored ones."""
 
 from __future__ import annotations
 

@@ -352,7 +352,7 @@ def test_logged_modules_and_others_in_any_order(n: int) -> None:
 
 
 def test_a_module_of_a_log_is_not_split_again(tmp_path: Path) -> None:
-    """Also if it is said to extend from the beginning of the log to its end, like a file with one module."""
+    """The span may also cover the whole log, like that of a file with one module."""
     path = tmp_path / "train.log"
     path.write_text(MODULE_IN_LOG[7] + MODULE_IN_LOG[8])
     sources = find(path)

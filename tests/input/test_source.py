@@ -554,7 +554,7 @@ def test_a_frame_ends_where_its_name_is_repeated(tmp_path: Path) -> None:
         (frame("x-live-range.txt", LIVE), True),
         (f"*** Begin x ***\n{LIVE}", True),
         ("*** Begin x ***", False),
-        ("a BufferAssignment: of somebody\n", False),
+        ("a BufferAssignment: of another tool\n", False),
         (LIVE, False),
         ("", False),
     ],
