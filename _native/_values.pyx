@@ -52,6 +52,10 @@ POOLS = (
     "fusion_kind",
 )
 
+cdef enum:
+    SAMPLE_STRIDE = 5                             # spreads the first samples over the span: 0, 5, 10, 3, 8, …
+    MAX_SAMPLE_FRACTION = 64
+
 cdef struct Columns:
     Records records
     Positions positions
@@ -374,11 +378,13 @@ cdef void presize_columns(Scan* s, const char* p, const char* end) noexcept nogi
         interners[i] = &scratch[i]
     init_scan(&sample, s.base, interners)
     for i in range(SAMPLES):
-        q = sample_start(p, end, i, b"<", 1)
+        q = sample_start(p, end, i * SAMPLE_STRIDE % SAMPLES, b"<", 1)
         stop = find_line(min(q + (end - p) // (SAMPLE_FRACTION * SAMPLES), end - 1), end, b"<", 1)
         if q < stop:
             scan_span(&sample, q, stop, False)
             scanned += stop - q
+        if scanned > <size_t> (end - p) // MAX_SAMPLE_FRACTION:
+            break                                 # records with the text of a long tuple: a few are enough
     if scanned:
         ratio = (end - p) / <double> scanned
         # One arena for each group of columns that is released at once: the first and the last are for the checks.

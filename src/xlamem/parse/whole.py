@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from .. import _lines, schema
 from .._column import Names
-from ..input.files import evict_pages
 from ..input.find import Source
 from .arrays import Ints, joined, numbers_of
 from .batch import Batch, Span
@@ -265,17 +264,14 @@ class WholeReader(Reader):
 
     def _queue(self, kind: str, spans: list[Span]) -> None:
         """Queue the scans of spans; each scan has its own native interners on top of a snapshot of the dump's."""
-        reader, evicts = SECTIONS[kind], not self.with_text  # the job does not refer to the reader
+        reader = SECTIONS[kind]  # the job must not refer to `self`, which owns the task
         snapshots = [names.snapshot() for names in self.interners.names(reader.interners)]
 
         def scan(span: Span) -> Scanned:
             span_names = [Names(snapshot) for snapshot in snapshots]
             if span_names and not span_names[0].n_base:
                 span_names[0].expect((span.end - span.begin) // reader.bytes_per_name)
-            batch = reader.scan_unchanged(span, span_names)
-            if evicts:  # unmapping is slow, so each thread evicts its own span
-                evict_pages(span.section.data, span.begin, span.end)
-            return batch, span_names
+            return reader.scan_unchanged(span, span_names), span_names
 
         if spans:
             # Workers take the last spans first, the caller the first ones. Those at the end often take longest; the
