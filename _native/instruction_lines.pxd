@@ -12,7 +12,7 @@ from gaps cimport MAX_TRIES, NO_ROW, Gaps, add_gap, clear_gaps, gapped_short, pu
 from instruction cimport InstructionCaches, Instructions, InternerP, Parser, put_instruction
 from interner cimport Slot, hash_text, intern_name
 from lookahead cimport NameQueue, flush_names
-from text cimport Slice, equal
+from text cimport Slice, equal, repeats
 
 # Bits of `features`, in addition to those of instruction.pxd.
 cdef enum:
@@ -203,7 +203,7 @@ cdef inline const char* instruction_line(
             p = e
     waiting = &s.waiting[s.n_waiting]
     n = <size_t> (s.last.end - s.last.begin)
-    if n and n < <size_t> (end - p) and memcmp(p, s.base + s.last.begin, n) == 0 and p[n] == c'\n':
+    if n and n < <size_t> (end - p) and repeats(p, s.base + s.last.begin, n) and p[n] == c'\n':
         # Most repeats are consecutive and may be long, so they are compared first.
         waiting[0] = s.last
         waiting.line = line - s.base

@@ -1,12 +1,18 @@
 # Slices of the scanned text, and columns of texts.
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.string cimport memcmp
 
-from buffer cimport Buffer, grow, likely, push_byte, push_bytes, push_code, put_byte, put_code, release
+from buffer cimport Buffer, grow, likely, prefetch, push_byte, push_bytes, push_code, put_byte, put_code, release
 
 cdef extern from "steps.h":
     bint equal "xla_equal"(const char*, const char*, size_t) noexcept nogil
     bint copy_ascii "xla_copy_ascii"(char*, const char*, size_t) noexcept nogil
+
+cdef enum:
+    COMPARED = 1024                               # bytes of a long text that are compared at a time
+    AHEAD = 2048
+    CACHE_LINE = 64
 
 cdef struct Slice:
     const char* p                                 # NULL: absent
@@ -16,6 +22,20 @@ cdef struct TextColumn:
     Buffer bytes
     Buffer offsets                                # int32: 0, then the end of each item, modulo 2^32
     Buffer valid                                  # one byte per item
+
+
+cdef inline bint repeats(const char* p, const char* before, size_t n) noexcept nogil:
+    # Whether the text at p repeats the one before, which may be long. The hardware prefetcher does not cross pages.
+    cdef size_t i
+    while n >= COMPARED:
+        for i in range(COMPARED // CACHE_LINE):
+            prefetch(p + AHEAD + i * CACHE_LINE)
+        if memcmp(p, before, COMPARED) != 0:
+            return False
+        p += COMPARED
+        before += COMPARED
+        n -= COMPARED
+    return memcmp(p, before, n) == 0
 
 
 cdef inline int utf8_length(const char* p, const char* end) noexcept nogil:

@@ -421,6 +421,21 @@ def test_a_repeated_instruction_is_one_row() -> None:
     assert [_lines.CODES[f[0]] for f in faults] == ["instruction_differs"]
 
 
+@pytest.mark.parametrize("size", [1023, 1024, 1025, 2048, 2049, 5000])
+def test_a_long_repeat_is_compared_to_its_end(size: int) -> None:
+    """Long texts are compared a block at a time. One byte that differs, in whichever block, makes another row."""
+    head, end = "%a = f32[2]{0} add(", ")"
+    text = head + "x" * (size - len(head) - len(end)) + end
+    rows, faults = used(text, text)
+    assert len(codes(rows["instruction"])) == 1
+    assert not faults
+    for k in {len(head), *range(1023, size, 1024), *range(1024, size, 1024), size - 2}:
+        if k < size - 1:
+            rows, faults = used(text, text[:k] + "y" + text[k + 1 :])
+            assert len(codes(rows["instruction"])) == 2, k
+            assert [_lines.CODES[f[0]] for f in faults] == ["instruction_differs"], k
+
+
 def test_each_broken_instruction_is_reported() -> None:
     broken = "%a = f32[2]{0} add(%b, %c"
     rows, faults = used(broken, broken, "%a = f32[2]{0} add(%b), kind=k", broken)
