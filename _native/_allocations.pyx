@@ -9,7 +9,7 @@ from assignment cimport (
     Allocations, Columns, CrossColor, Scan, Values, push_allocation, push_cross_color, push_gapped_value, push_value,
 )
 from buffer cimport (
-    NO_INT, PRESIZE_MIN_SPAN, SAMPLE_FRACTION, SAMPLES, Buffer, find_line, n_columns, presize, release,
+    NO_INT, PRESIZE_MIN_SPAN, SAMPLE_FRACTION, SAMPLES, Buffer, find_line, n_columns, prefetch_ahead, presize, release,
     release_columns, sample_start,
 )
 from cursor cimport CLASS, IN_NAME, ShortValue, integer, line_end, short_value, starts
@@ -311,6 +311,7 @@ cdef void scan_span(Scan* s, const char* p, const char* end) noexcept nogil:
     cdef Gaps gaps
     while p < end:
         if starts(p, end, b" value: ", 8):
+            prefetch_ahead(p, 2)
             e = NULL
             if s.allocation != NO_INT and not s.in_cross_color:
                 e = value_line(s, p + 8, end, p - s.base)

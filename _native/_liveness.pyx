@@ -4,8 +4,8 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 
 from buffer cimport (
-    NO_CODE, NO_INT, NO_MEMORY, Buffer, allocate_zeroed, n_columns, presize, presize_point, push, push_code, put,
-    put_code, release, release_columns, reserve_rows,
+    NO_CODE, NO_INT, NO_MEMORY, Buffer, allocate_zeroed, n_columns, prefetch_ahead, presize, presize_point, push,
+    push_code, put, put_code, release, release_columns, reserve_rows,
 )
 from cursor cimport index, integer, line_end, name, starts
 from fault cimport UNKNOWN_LINE, W_LINE, W_NODE, W_PEAK, W_RANGE, W_STEP, Wanted, fault
@@ -287,6 +287,7 @@ cdef void scan_span(Scan* s, const char* p, const char* end) noexcept nogil:
                 s.list = L_END
             p = e + 1
             continue
+        prefetch_ahead(p, 1)
         indented = starts(p, end, b"    ", 4)
         if indented and s.list == L_SCHEDULE:
             e = step_line(s, p + 4)

@@ -4,8 +4,8 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp, memmove, memset
 
 from buffer cimport (
-    PRESIZE_MIN_SPAN, SAMPLE_FRACTION, SAMPLES, Buffer, find_line, n_columns, prefetch, presize, push, push_byte, release,
-    release_columns, sample_start,
+    PRESIZE_MIN_SPAN, SAMPLE_FRACTION, SAMPLES, Buffer, find_line, n_columns, prefetch_ahead, presize, push, push_byte,
+    release, release_columns, sample_start,
 )
 from cursor cimport CLASS, IN_NAME, ShortValue, after_name, line_end, position, starts, use
 from fault cimport (
@@ -55,6 +55,7 @@ POOLS = (
 cdef enum:
     SAMPLE_STRIDE = 5                             # spreads the first samples over the span: 0, 5, 10, 3, 8, …
     MAX_SAMPLE_FRACTION = 64
+    RECORD_LINES = 7                              # cache lines of a record of usual length
 
 cdef struct Columns:
     Records records
@@ -220,13 +221,6 @@ cdef void end_record(Scan* s, Record* record, Stage stage, bint want_instruction
             s.open = record.offset
 
 
-cdef inline void prefetch_record(const char* p) noexcept nogil:
-    # About one record, 2 KB ahead: the hardware prefetcher does not cross pages.
-    cdef int i
-    for i in range(7):
-        prefetch(p + 2048 + 64 * i)
-
-
 cdef void init_scan(Scan* s, const char* base, InternerP* interners) noexcept nogil:
     memset(s, 0, sizeof(Scan))
     s.open = -1
@@ -256,7 +250,7 @@ cdef void scan_span(Scan* s, const char* p, const char* end, bint want_instructi
     begin_lines(&s.lines)
     while p < end:
         if p[0] == c'<':
-            prefetch_record(p)
+            prefetch_ahead(p, RECORD_LINES)
             e = header_line(p, end, &header, &gaps)
             end_record(s, &record, stage, want_instruction, False)
             in_unknown_list = False

@@ -3,7 +3,9 @@
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
-from buffer cimport Buffer, grow, likely, prefetch, push_byte, push_bytes, push_code, put_byte, put_code, release
+from buffer cimport (
+    CACHE_LINE, Buffer, grow, likely, prefetch_ahead, push_byte, push_bytes, push_code, put_byte, put_code, release,
+)
 
 cdef extern from "steps.h":
     bint equal "xla_equal"(const char*, const char*, size_t) noexcept nogil
@@ -11,8 +13,6 @@ cdef extern from "steps.h":
 
 cdef enum:
     COMPARED = 1024                               # bytes of a long text that are compared at a time
-    AHEAD = 2048
-    CACHE_LINE = 64
 
 cdef struct Slice:
     const char* p                                 # NULL: absent
@@ -25,11 +25,9 @@ cdef struct TextColumn:
 
 
 cdef inline bint repeats(const char* p, const char* before, size_t n) noexcept nogil:
-    # Whether the text at p repeats the one before, which may be long. The hardware prefetcher does not cross pages.
-    cdef size_t i
+    # Whether the text at p repeats the one before, which may be long.
     while n >= COMPARED:
-        for i in range(COMPARED // CACHE_LINE):
-            prefetch(p + AHEAD + i * CACHE_LINE)
+        prefetch_ahead(p, COMPARED // CACHE_LINE)
         if memcmp(p, before, COMPARED) != 0:
             return False
         p += COMPARED
