@@ -269,11 +269,17 @@ def test_narrow_columns_are_narrow() -> None:
 
 
 def test_a_hash_releases_what_it_has_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    evicted: list[tuple[int, int]] = []
     monkeypatch.setattr(hashes, "STEP_BYTES", 4)
-    data, released = b"0123456789", []  # type: tuple[bytes, list[tuple[int, int]]]
-    assert hashes.content_hash(data, lambda a, b: released.append((a, b))) == xxhash.xxh3_128_hexdigest(data)
-    assert released == [(0, 4), (4, 8), (8, 12)]
-    assert hashes.content_hash(data) == xxhash.xxh3_128_hexdigest(data)
+    monkeypatch.setattr(hashes, "evict_pages", lambda data, begin, end: evicted.append((begin, end)))
+    for data in (b"0123456789", b"01234567", b"01234"):
+        evicted.clear()
+        assert hashes.evicting_hash(data) == hashes.content_hash(data) == xxhash.xxh3_128_hexdigest(data)
+        assert evicted == [(begin, min(begin + 4, len(data))) for begin in range(0, len(data), 4)]
+    evicted.clear()
+    for data in (b"", b"0", b"0123"):
+        assert hashes.evicting_hash(data) == hashes.content_hash(data) == xxhash.xxh3_128_hexdigest(data)
+    assert not evicted  # small files are not mapped
 
 
 def test_a_text_of_one_module() -> None:

@@ -19,11 +19,11 @@ from ..formatting import similar
 from ..input.files import evict_pages
 from ..input.find import Source
 from .arrays import Ints
-from .batch import Batch, File, Section, Span
+from .batch import Batch, Section, Span
 from .by_offset import OffsetMatcher
 from .checks import check
 from .fingerprints import Fingerprints, are_known
-from .hashes import content_hash
+from .hashes import evicting_hash
 from .interners import Interners
 from .lanes import KEEP, Job, Lanes
 from .reader import Reader, any_tiled
@@ -77,13 +77,6 @@ def pieces(
     if unknown := sorted(names - schema.TABLES.keys()):
         raise UsageError(f"no table {', '.join(unknown)}; {similar(unknown, schema.TABLES)}")
     return PieceReader(source, names, hashes=hashes, text=text).pieces()
-
-
-def _content_hash(file: File) -> str:
-    def evict(begin: int, end: int) -> None:
-        evict_pages(file.text.raw, begin, end)
-
-    return content_hash(file.text.raw, evict)
 
 
 class PieceReader(Reader):
@@ -173,7 +166,7 @@ class PieceReader(Reader):
                     yield name, tables[name]
 
     def _submit_hashes(self) -> list[Job]:
-        return [self._lanes.submit("hashes", partial(_content_hash, f)) for f in self.files if self._hashes]
+        return [self._lanes.submit("hashes", partial(evicting_hash, f.text.raw)) for f in self.files if self._hashes]
 
     def module_so_far(self) -> pa.Table:
         """Return the row of `modules` with what the sections that were read say, before the cross-checks."""

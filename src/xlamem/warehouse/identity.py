@@ -11,6 +11,7 @@ import xxhash
 from ..errors import DumpError, XlaMemError, utf8, without_passwords
 from ..input.access import URI
 from ..input.find import Source, split_modules
+from ..parse.hashes import evicting_hash
 from ..parse.modules import is_one_module
 from .task import DumpInput, Failure
 
@@ -78,7 +79,7 @@ def _load(source: Source) -> tuple[str, int, list[Source]]:
     texts = [member.load() for member in source.content]
     try:
         has_several = not is_one_module(texts[0].raw)
-        hashes = [xxhash.xxh3_128_hexdigest(text.raw) for text in texts]
+        hashes = [evicting_hash(text.raw) for text in texts]
         size = sum(text.size for text in texts)
     finally:
         for text in texts:
