@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,27 @@ def test_spans_of_long_sections_are_not_long(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(whole, "MAX_SPAN_BYTES", 2000)
     assert max(span_sizes()) < 2000 + longest_record
     same(xlamem.read(source, text=True, threads=1), xlamem.read(source, text=True, threads=2))
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_only_large_sections_are_evicted(text: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Span by span, unless the text of instructions may still be requested."""
+    source = max(SHIPPED, key=lambda s: sum(m.size or 0 for m in s.members))
+    evicted: list[tuple[int, int]] = []
+    monkeypatch.setattr(whole, "evict_pages", lambda data, begin, end: evicted.append((begin, end)))
+    for constant in ("SPAN_BYTES", "MAX_SPAN_BYTES"):
+        monkeypatch.setattr(whole, constant, 1000)
+    (section,) = whole.WholeReader(source, text=text, threads=2).sections(sections.USED)
+    for least in (section.end - section.begin, section.end - section.begin - 1):
+        monkeypatch.setattr(whole, "EVICT_BYTES", least)
+        evicted.clear()
+        xlamem.read(source, text=text, threads=2).diagnostics  # noqa: B018
+        spans = sorted(evicted)
+        if text or least == section.end - section.begin:
+            assert not spans
+        else:
+            assert (spans[0][0], spans[-1][1]) == (section.begin, section.end)
+            assert all(a[1] == b[0] for a, b in pairwise(spans))
 
 
 def repeats(change: int | None) -> dict[str, bytes]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from .. import _lines, schema
 from .._column import Names
+from ..input.files import evict_pages
 from ..input.find import Source
 from .arrays import Ints, joined, numbers_of
 from .batch import Batch, Span
@@ -41,6 +42,9 @@ SPAN_BYTES = 4 << 20
 
 MAX_SPAN_BYTES = 16 << 20
 """Maximum number of these bytes. Spans of one length can take 1 to 4 times as long, so there must be several."""
+
+EVICT_BYTES = 256 << 20
+"""Sections with more bytes are evicted from memory while they are scanned. That takes a tenth of the time of a scan."""
 
 LAST_SPANS = 3
 """Number of spans at the end of a section that the workers scan first."""
@@ -264,14 +268,18 @@ class WholeReader(Reader):
 
     def _queue(self, kind: str, spans: list[Span]) -> None:
         """Queue the scans of spans; each scan has its own native interners on top of a snapshot of the dump's."""
-        reader = SECTIONS[kind]  # the job must not refer to `self`, which owns the task
+        reader = SECTIONS[kind]
+        evicts = not self.with_text and self._bytes([kind]) > EVICT_BYTES  # the job must not refer to `self`
         snapshots = [names.snapshot() for names in self.interners.names(reader.interners)]
 
         def scan(span: Span) -> Scanned:
             span_names = [Names(snapshot) for snapshot in snapshots]
             if span_names and not span_names[0].n_base:
                 span_names[0].expect((span.end - span.begin) // reader.bytes_per_name)
-            return reader.scan_unchanged(span, span_names), span_names
+            batch = reader.scan_unchanged(span, span_names)
+            if evicts:
+                evict_pages(span.section.data, span.begin, span.end)
+            return batch, span_names
 
         if spans:
             # Workers take the last spans first, the caller the first ones. Those at the end often take longest; the
