@@ -101,3 +101,41 @@ def unclosed_instruction(n: int) -> Members:
 def operands(n: int) -> Members:
     text = f"%a.0 = f32[2]{{0}} add({', '.join(f'%a.{i}' for i in range(n))})"
     return _unnamed(1, _computation("ENTRY %main", text))
+
+
+# -- names and groups of devices -----------------------------------------------------------------
+
+
+def _instructions(texts: list[str]) -> Members:
+    """Values that these instructions define; each text begins with its shape. They are live at the same time."""
+    names = named(len(texts))
+    values = (value(i, a, offset=8 * i) for i, a in enumerate(names))
+    records = (record(i, a, text) for i, (a, text) in enumerate(zip(names, texts, strict=True)))
+    lines = [f"%{a} = {text}" for a, text in zip(names, texts, strict=True)]
+    made = _computation("ENTRY %main", "%x = f32[2]{0} parameter(0)", *lines)
+    return dump(values, records=records, ranges=(f"{a}{{}}:0-3" for a in names), hlo=hlo(made))
+
+
+@attack
+def collectives(n: int) -> Members:
+    return _instructions([f"f32[2]{{0}} all-reduce(%x), replica_groups={{{{{i},{i + 1}}}}}" for i in range(n)])
+
+
+@attack
+def groups_of_devices(n: int) -> Members:
+    groups = ",".join(f"{{{2 * i},{2 * i + 1}}}" for i in range(n))
+    return _instructions([f"f32[2]{{0}} all-reduce(%x), replica_groups={{{groups}}}"] * 2)
+
+
+@attack
+def unfinished_groups(n: int) -> Members:
+    """Nor does the list of axes end."""
+    texts = ["{{" + "0," * n, "{{0" + ",0" * n, "mesh[" + "'a'=2," * n, "mesh['a'=2] {" + "'a'," * n]
+    return _instructions([f"f32[2]{{0}} all-reduce(%x), replica_groups={text}" for text in texts])
+
+
+@attack
+def loops_in_scopes(n: int) -> Members:
+    """What moves the slices of a loop is named after the loop, under a scope of its own."""
+    names = (f"jit(f)/s{i}/while/body/{'dynamic_slice' if i % 2 else 'dot_general'}" for i in range(n))
+    return _instructions([f'f32[2]{{0}} copy(%x), metadata={{op_name="{name}"}}' for name in names])
