@@ -294,7 +294,7 @@ def test_ranks(kind: Kind, lower: int, confidence: Confidence, rank: float) -> N
 
 def test_collectives() -> None:
     (row,) = advice(DUMPS / "gpu-jax-0.4.35-collectives8", "collective")
-    assert row["upper"] == 2097152
+    assert row["upper"] == 2097152 + 616  # what packing loses
     assert "all-gather" in row["action"]
 
 

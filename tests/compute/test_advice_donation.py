@@ -377,6 +377,26 @@ def test_what_is_sharded_with_the_largest_of_several_gathered_results(make: Make
     assert row["upper"] == sum(b.size for b in results) + others[1].size
 
 
+@pytest.mark.parametrize(
+    ("shape", "is_alike"), [("f32[48,8]", True), ("f32[3,48,4]", True), ("f32[3,4,48]", False), ("f32[24,8]", False)]
+)
+def test_what_has_the_samples_of_an_activation(shape: str, *, is_alike: bool, make: Make) -> None:
+    """Where activations were constrained to be sharded along the batch, all that has the batch was sharded."""
+    reduced = Buffer("r", "f32[48,10]", (0, 7), "jit(f)/jvp()/dot_general", "all-reduce(%x)")
+    other = Buffer("h", shape, (0, 7), "jit(f)/jvp()/tanh")
+    (row,) = advice(program(make, [argument("x", "f32[16,8]", 0), reduced, other]), "collective")
+    assert row["upper"] == reduced.size + is_alike * other.size
+
+
+@pytest.mark.parametrize(("shape", "is_alike"), [("f32[64,64]", True), ("f32[32,64]", False)])
+def test_outputs_with_the_dimensions_of_a_sum(shape: str, *, is_alike: bool, make: Make) -> None:
+    """Sharded gradients left outputs sharded like the arguments, whose memory they could take then."""
+    reduced = Buffer("r", "f32[64,64]", (0, 7), "jit(f)/transpose(jvp())/dot_general", "all-reduce(%x)")
+    y = output("y", shape)
+    (row,) = advice(program(make, [argument("w", "f32[64,64]", 0), reduced, y]), "collective")
+    assert row["upper"] == reduced.size + is_alike * y.size
+
+
 @pytest.mark.parametrize("opcode", ["all-gather", "all-reduce"])
 def test_what_is_gathered_outside_of_the_peak(opcode: str, make: Make) -> None:
     """Nothing is saved if it is gathered otherwise."""

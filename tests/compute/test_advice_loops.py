@@ -18,7 +18,7 @@ GRADIENT = Buffer("broadcast.1", SHAPE, (6, 8), f"{BACKWARD}/broadcast_in_dim", 
 
 def least(saved: int, *live: Buffer) -> int:
     """The lower bound if so many bytes of the temporaries that are live at the peak are saved."""
-    return int(0.75 * saved) - sum(b.size for b in live) // 10
+    return int(0.75 * saved) - int(sum(b.size for b in live) / 6)
 
 
 def reductions(make: Make, *buffers: Buffer, platform: str = "cpu") -> list[Row]:
@@ -34,6 +34,14 @@ def test_a_stack_that_is_summed_up(make: Make) -> None:
     assert row["lower"] == least(STACK.size - SUM.size, STACK, SUM, SMALL)
     assert row["upper"] == STACK.size + SUM.size + SMALL.size  # all temporaries, which are less than 1.1 stacks
     assert row["confidence"] == "likely"
+
+
+def test_what_is_left_of_a_small_stack_may_be_packed_worse(make: Make) -> None:
+    """Reducing 1.4 of 8.1 GiB saved nothing, since packing lost as much."""
+    other = Buffer("add.2", "f32[16,16384]")
+    (row,) = reductions(make, STACK, SUM, other)
+    peak = STACK.size + SUM.size + SMALL.size + other.size
+    assert (row["lower"], row["confidence"]) == (-int(0.02 * peak), "try")
 
 
 @pytest.mark.parametrize("end", ["at ShapeIndex {}:", "at ShapeIndex {}, maybe-live-out:"])

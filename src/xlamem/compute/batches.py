@@ -25,6 +25,10 @@ from .what_if import Change, largest_groups
 
 BATCH_LOWER, BATCH_UPPER = 0.6, 1.25
 """Multiples of the estimates that are bounds; docs/advice.md has the measurements."""
+KEPT = 1.25
+"""Multiple of what XLA may keep if it does not rematerialize."""
+MAX_COST = 0.15
+"""Share of the temporaries that half a batch may cost if XLA stops saving memory in other ways."""
 MIN_BATCH_SHARE = 0.02
 """Share of what must fit that half a batch of a TPU program has to save at least to be likely."""
 MAX_VIEWS = 4
@@ -279,7 +283,8 @@ def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
     is_batch |= is_joined & ~is_batch.any(axis=1, keepdims=True)
     has_batch = is_batch.any(axis=1)
     # With as many samples as layers, stacked weights and their gradients have this dimension, too.
-    temps = w.in_arena & has_batch & ~(a.is_like_state & a.is_training)
+    halved = has_batch & ~(a.is_like_state & a.is_training)
+    temps = w.in_arena & halved
     fixed = -int(p.allocation_size[p.owner[batch.values]].sum()) // 2
     change = Change(fixed, -(w.only(temps) // 2))
     # Half a batch in a dimension of the layout's tile may be padded, or have another layout, which pads others.
@@ -308,6 +313,7 @@ def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
         is_coupled = p.extent[all_pairs].sum() > MIN_PAIRS * w.peak
         text += f" {NOT_INDEPENDENT if is_coupled else ACCUMULATION}"
     lower = 0 if batch.is_shared else int(BATCH_LOWER * certain)
+    lower = _lower_if_kept(a, halved, change, lower)
     has_samples = len(rows) > 0 or (not a.is_training and _has_activations(a, size))
     if p.tables.platform == "tpu":
         # The compiler schedules the program anew, which may need more temporaries than a small part of them saves.
@@ -317,3 +323,18 @@ def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
     values = np.union1d(rows, batch.values)
     found = of_values(a, "batch", values, change, bounds, text)
     return replace(found, argument=batch.name, parameter=batch.number)
+
+
+def _lower_if_kept(a: LayerActivations, halved: Mask, change: Change, lower: int) -> int:
+    """Return a lower bound if XLA keeps the halves of what it rematerializes now, since they fit.
+
+    On a TPU, the temporaries that are in outputs now may also need their own place.
+    """
+    w, p = a.w, a.p
+    kept = int(KEPT / 2 * (w.saved(change) - w.saved(change._replace(levels=change.levels + a.kept_otherwise))))
+    if p.tables.platform == "tpu":
+        moved = int(w.moved_out_of(w.in_memory & (p.category == LIVE_OUT))[w.peak_step])
+        is_live = halved & (w.start <= w.peak_step) & (w.end >= w.peak_step)
+        in_outputs = np.flatnonzero(is_live & (p.categories_of(np.arange(len(p.owner))) == TEMP_IN_OUTPUT))
+        kept += max(moved - int(p.extent[in_outputs].sum()) // 2, moved // 2)
+    return min(lower, max(lower - int(BATCH_LOWER * kept), -int(MAX_COST * w.peak)))

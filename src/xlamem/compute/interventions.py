@@ -55,6 +55,8 @@ UNNAMED = "parameter "
 """What the name of an argument begins with that the dump does not name."""
 MAX_SHAPES = 5
 """Maximum number of shapes that are proposed to be changed."""
+MAX_RESULTS = 16
+"""Maximum number of results of collectives of which it is asked what they are, the largest first."""
 MAX_GRANULE = 1 << 16
 """Maximum size of the cells of an arena."""
 MIN_SMALL_BUFFERS = 64
@@ -505,7 +507,39 @@ def _collective(w: WhatIf, opcode: str, members: Mask) -> Intervention:
         alike = members | (w.in_arena & np.isin(w.p.unpadded, [size, 2 * size]))
         best = w.saved(Change(0, -w.only(alike)))
         upper = max(upper, best + (_rescheduled(w, best) if w.p.tables.platform == "tpu" else 0))
+    if upper >= MIN_SHARE * w.total:
+        upper = _others_sharded(w, values, members, upper)
     return Intervention("collective", values, change, lower, upper, "try", text)
+
+
+def _others_sharded(w: WhatIf, values: Ints, members: Mask, upper: int) -> int:
+    """Return an upper bound if all that has to do with these results of collectives is sharded as well.
+
+    That is what has as many samples as activations among them, and outputs with the dimensions of one of them.
+    """
+    p, own = w.p, values[:MAX_RESULTS][origins(w.p).argument[values[:MAX_RESULTS]] < 0]
+    is_gradient = np.array([_may_be_gradient(w, value) for value in own.tolist()], bool)
+    only = w.only(members | _of_as_many_samples(w, own[~is_gradient]))
+    codes, output = _dimensions(p)[0], w.in_memory & (p.category == LIVE_OUT) & (p.representative >= 0)
+    output[output] = np.isin(codes[p.representative[output]], codes[own])
+    temporaries = min(max(upper, w.saved(Change(0, -only))) + w.lost_by(only), w.arena_bytes)
+    return temporaries + int(p.allocation_size[output].sum())
+
+
+def _of_as_many_samples(w: WhatIf, activations: Ints) -> Mask:
+    """Return which temporaries have the first dimension of one of these activations as their first or second one."""
+    codes, names = _dimensions(w.p)
+    leading = pc.extract_regex(names, r"^(?P<first>\d{1,17})(?:,(?P<second>\d{1,17}))?")
+    first, second = (_numbers(pc.struct_field(leading, field)) for field in ("first", "second"))
+    sizes = np.setdiff1d(take(first, codes[activations]), [-1])
+    found: Mask = w.in_arena & (np.isin(take(first, codes), sizes) | np.isin(take(second, codes), sizes))
+    return found
+
+
+def _numbers(texts: pa.Array) -> Ints:
+    """Return these numbers, -1 for what is empty or missing."""
+    known = pc.if_else(pc.equal(pc.fill_null(texts, ""), ""), "-1", texts)
+    return np.asarray(pc.cast(known, pa.int64()), np.int64)
 
 
 def _like_gathered(w: WhatIf, members: Mask) -> Mask:

@@ -13,6 +13,7 @@ from .. import kernels as pc
 from .activations import RECOMPUTE
 from .buffer_names import stack_frames
 from .callers import Function, Functions
+from .clones import are_clones, originals
 from .columns import Ints, Mask, encoded, flags_of, ints, match_dictionaries, take
 from .op_names import matching, scopes
 from .origins import has_opcode, operands_of, origins, uses_of
@@ -194,6 +195,29 @@ class LayerActivations(LoopActivations):
         """Return whether the compiler has chosen to compute each value a second time, by its name."""
         codes, names = self.p.names
         return flags_of(matching(names, _REMAT), codes[values])
+
+    @cached_property
+    def rematerialized(self) -> Ints:
+        """The temporaries that the compiler rematerializes: clones of instructions."""
+        return np.flatnonzero(self.w.in_arena & are_clones(self.p))
+
+    @cached_property
+    def kept_otherwise(self) -> Ints:
+        """The bytes that would be kept in addition at each step if the compiler did not rematerialize.
+
+        Each original would be kept from its last use, or the start of the program if it is gone, until its last clone.
+        """
+        values, extent, (start, end) = self.rematerialized, self.p.extent, self.p.ranges
+        original, code = originals(self.p, values)
+        order = np.lexsort((-start[values], code))
+        last, size = order[np.unique(code[order], return_index=True)[1]], np.zeros(len(values), np.int64)
+        np.maximum.at(size, code, extent[values])
+        begin, until = take(end, original[last]) + 1, start[values[last]]
+        is_later, changes = begin < until, np.zeros(len(self.w.levels) + 1, np.int64)
+        for steps, sign in ((begin, 1), (until, -1)):
+            np.add.at(changes, np.minimum(steps, len(self.w.levels))[is_later], sign * size[code[last]][is_later])
+        levels: Ints = np.cumsum(changes[:-1])
+        return levels
 
     def are_alike(self, layers: Layers) -> bool:
         """Return whether most bytes are in arrays with dimensions that several layers have: one loop can run these."""

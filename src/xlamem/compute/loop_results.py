@@ -11,7 +11,7 @@ from .activations import BACKWARD
 from .bounds import of_values, with_vmem
 from .buffer_names import trip_counts
 from .columns import Ints, Mask
-from .interventions import MIN_SHARE, Intervention, largest_first, rescheduled_at_worst
+from .interventions import MARGIN, MIN_SHARE, Intervention, largest_first, rescheduled_at_worst
 from .layout import DONATED, LIVE_OUT, PARAMETER
 from .origins import MAX_ROUNDS, has_opcode, uses_of
 from .program import distinct_rows
@@ -21,6 +21,8 @@ from .what_if import Change
 
 REDUCE_LOWER, REDUCE_UPPER = 0.75, 1.1
 """Multiples of the estimate that are bounds; docs/advice.md has the measurements."""
+REPACKED = 1 / 6
+"""Share of the temporaries by which what is left may be packed worse."""
 HISTORY_LOWER = 0.5
 """Multiple of the bytes of returned stacks that is saved at least: temporaries can take their place now."""
 MIN_HISTORY = 0.1
@@ -124,7 +126,7 @@ def _reduction(a: LoopActivations, stacks: list[_Reduced]) -> Intervention:
     change = Change(0, -only + np.where(only > 0, int(p.extent[results].sum()), 0))
     estimate, best = w.saved(change), w.saved(Change(0, -only))
     # What is left may be packed worse.
-    lower = max(0, int(REDUCE_LOWER * estimate) - w.peak // 10)
+    lower = max(-int(MARGIN * w.peak), int(REDUCE_LOWER * estimate) - int(REPACKED * w.peak))
     if p.tables.platform == "tpu":
         lower -= rescheduled_at_worst(w, lower)
     bounds = lower, with_vmem(w, int(REDUCE_UPPER * best) + w.lost_by(only))

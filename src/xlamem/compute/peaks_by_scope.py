@@ -9,12 +9,12 @@ from .. import _sweep, schema
 from .. import kernels as pc
 from ..dump import DumpLike
 from ..parse.arrays import ints as column_ints
-from ..parse.arrays import row_of
 from .buffer_names import source_columns
+from .clones import are_clones, originals
 from .columns import Ints, arrow_array, computed_table, decoded, encoded, nullable, runs, take
 from .op_names import scopes
 from .peaks import selected_steps
-from .program import CLONE, Program, program
+from .program import Program, program
 
 
 def scope_peaks(dump: DumpLike) -> pa.Table:
@@ -87,13 +87,10 @@ def rematerialized(dump: DumpLike) -> pa.Table:
         Table ``rematerialized`` in bytes and steps, largest first; empty without live ranges.
     """
     p = program(dump)
-    codes, names = p.names
-    texts = pc.cast(names, pa.string())
-    cloned = pc.match_substring_regex(texts, CLONE).to_numpy(zero_copy_only=False)
-    values = np.flatnonzero(take(cloned, codes) > 0)
+    values = np.flatnonzero(are_clones(p))
     if p.steps is None or not len(values):
         return schema.COMPUTED["rematerialized"].empty
-    original = _originals(p, values, pc.replace_substring_regex(texts, CLONE, ""))
+    original, _ = originals(p, values)
     start, end = p.ranges
     peak = selected_steps(p)[p.space[values]]
     original_end = take(end, original)
@@ -116,13 +113,3 @@ def rematerialized(dump: DumpLike) -> pa.Table:
         **source_columns(p, values),
     }
     return pc.take(computed_table("rematerialized", columns), arrow_array(np.lexsort((values, -p.size[values]))))
-
-
-def _originals(p: Program, values: Ints, plain: pa.Array) -> Ints:
-    """Return the value of the same shape index that the instruction without ``.remat`` defines, or -1."""
-    codes, names = p.names
-    plain_code = pc.fill_null(pc.index_in(plain, pc.cast(names, pa.string())), -1).to_numpy(zero_copy_only=False)
-    index = encoded(p.tables["values"]["shape_index"])[0]
-    wanted = take(np.asarray(plain_code, np.int64), codes[values])
-    width = int(index.max(initial=0)) + 2
-    return row_of(codes * width + index + 1, np.where(wanted >= 0, wanted * width + index[values] + 1, -1))

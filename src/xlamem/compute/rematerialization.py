@@ -19,7 +19,7 @@ from .what_if import Change
 LOOP_LOWER, LOOP_UPPER = 0.65, 1.05
 LAYER_LOWER, LAYER_UPPER = 0.6, 1.05
 CHUNK_LOWER, CHUNK_UPPER = 0.6, 1.15
-OFFLOAD_MARGIN = 0.4
+OFFLOAD_MARGIN = 0.5
 DTYPE_UPPER = 1.47
 """Multiples of the estimates that are bounds; docs/advice.md has the measurements."""
 MIN_PRODUCTS = 1.5
@@ -186,7 +186,7 @@ def _narrower(a: LayerActivations, name: str, members: Mask) -> Intervention:
     change = Change(0, -(a.w.only(a.with_slot_mates(members)) // 2))
     estimate = a.w.saved(change)
     values = np.flatnonzero(members & a.w.at_peak)
-    upper = int(DTYPE_UPPER * with_vmem(a.w, estimate, values))
+    upper = _with_rematerialized(a, int(DTYPE_UPPER * with_vmem(a.w, estimate, values)), members)
     # It may keep the largest one in both types.
     lower = -max(a.w.peak // 20, int(a.p.extent[values].max(initial=0)))
     bounds = lower, upper if estimate >= MIN_SHARE * a.w.total else 0
@@ -195,3 +195,11 @@ def _narrower(a: LayerActivations, name: str, members: Mask) -> Intervention:
     if 2 * int(extent[gradients].sum()) > int(extent.sum()):
         text += " Most are gradients of arguments, and have their type: convert these before jax.grad differentiates."
     return of_values(a, "dtype", values, change, bounds, text)
+
+
+def _with_rematerialized(a: LayerActivations, upper: int, members: Mask) -> int:
+    """Return an upper bound: where XLA rematerializes, it may choose another buffer of those at the peak."""
+    w, extent = a.w, a.p.extent
+    if int(extent[a.rematerialized].sum()) < MIN_SHARE * w.total:
+        return upper
+    return min(upper + int(extent[w.at_peak & ~members].max(initial=0)), w.arena_bytes)
