@@ -37,6 +37,7 @@ from .logits import chunked_losses
 from .loop_results import histories, reductions
 from .program import program
 from .rematerialization import chunks, narrower_types, offloads, recomputations
+from .sample_gradients import gradients_of_samples
 from .selections import selections
 from .sharding import unsharded_arguments
 from .what_if import Change, WhatIf
@@ -67,6 +68,7 @@ _OF_ACTIVATIONS: tuple[Callable[[LayerActivations], Iterator[Intervention]], ...
     histories,
     carried_stacks,
     selections,
+    gradients_of_samples,
     smaller_batches,
 )
 

@@ -45,7 +45,7 @@ _INDICES = ("pred", "s32", "u32", "s64", "u64")
 
 def smaller_batches(a: LayerActivations) -> Iterator[Intervention]:
     """Halve the batch: the leading dimension that all arrays of an argument share, if activations have it too."""
-    found = [_half_batch(a, batch) for batch in _batches(a)]
+    found = [_half_batch(a, batch) for batch in batches_of(a)]
     if found:
         yield max(found, key=lambda i: (i.lower, i.upper))
 
@@ -60,6 +60,11 @@ class Batch(NamedTuple):
     """Parameters and outputs with this leading dimension."""
     is_shared: bool
     """Whether stacked weights have this leading dimension, too, as experts do: temporaries may have it from them."""
+
+
+def batches_of(a: LayerActivations) -> list[Batch]:
+    """Return the arguments that have a batch."""
+    return a.p.once("batches", lambda: _batches(a))
 
 
 def _batches(a: LayerActivations) -> list[Batch]:
@@ -274,16 +279,38 @@ def _joined(a: LayerActivations) -> Ints:
     return np.unique(products[products > 0])
 
 
-def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
-    p, w, size = a.p, a.w, batch.size
+def _are_of_batch(a: LayerActivations, size: int) -> Mask:
+    """Return which dimensions of each array are that of a batch, or else a product of it with the next ones."""
+    return a.p.once(f"batch of {size}", lambda: _find_batch(a, size))
+
+
+def _find_batch(a: LayerActivations, size: int) -> Mask:
     is_batch, is_joined = np.zeros((2, *a.dimensions.shape), bool)
     for n in _views(a, size):
         is_batch |= a.dimensions == n
         is_joined[:, :2] |= np.isin(a.dimensions[:, :2], a.multiples_of(n))
-    is_batch |= is_joined & ~is_batch.any(axis=1, keepdims=True)
-    has_batch = is_batch.any(axis=1)
-    # With as many samples as layers, stacked weights and their gradients have this dimension, too.
-    halved = has_batch & ~(a.is_like_state & a.is_training)
+    found: Mask = is_batch | (is_joined & ~is_batch.any(axis=1, keepdims=True))
+    return found
+
+
+def depend_on_batch(a: LayerActivations, size: int) -> Mask:
+    """Return which values have a batch."""
+    return _depend_on(a, _are_of_batch(a, size))
+
+
+def _depend_on(a: LayerActivations, is_batch: Mask) -> Mask:
+    """Return which values have a dimension that is that of a batch.
+
+    With as many samples as layers, stacked weights and their gradients have this dimension, too.
+    """
+    found: Mask = is_batch.any(axis=1) & ~(a.is_like_state & a.is_training)
+    return found
+
+
+def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
+    p, w, size = a.p, a.w, batch.size
+    is_batch = _are_of_batch(a, size)
+    halved = _depend_on(a, is_batch)
     temps = w.in_arena & halved
     fixed = -int(p.allocation_size[p.owner[batch.values]].sum()) // 2
     change = Change(fixed, -(w.only(temps) // 2))
