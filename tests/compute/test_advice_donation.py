@@ -378,13 +378,18 @@ def test_what_is_sharded_with_the_largest_of_several_gathered_results(make: Make
 
 
 @pytest.mark.parametrize(
-    ("shape", "is_alike"), [("f32[48,8]", True), ("f32[3,48,4]", True), ("f32[3,4,48]", False), ("f32[24,8]", False)]
-)
+    ("shape", "is_alike"),
+    [
+        ("f32[48,8]", True), ("f32[3,48,4]", True), ("f32[3,4,48]", False), ("f32[24,8]", False),
+        ("f32[48,32]", False),
+    ],
+)  # fmt: skip
 def test_what_has_the_samples_of_an_activation(shape: str, *, is_alike: bool, make: Make) -> None:
     """Where activations were constrained to be sharded along the batch, all that has the batch was sharded."""
     reduced = Buffer("r", "f32[48,10]", (0, 7), "jit(f)/jvp()/dot_general", "all-reduce(%x)")
     other = Buffer("h", shape, (0, 7), "jit(f)/jvp()/tanh")
-    (row,) = advice(program(make, [argument("x", "f32[16,8]", 0), reduced, other]), "collective")
+    arguments = [argument("x", "f32[16,8]", 0), argument("w", "f32[48,32]", 1)]  # 48 layers
+    (row,) = advice(program(make, [*arguments, reduced, other]), "collective")
     assert row["upper"] == reduced.size + is_alike * other.size
 
 

@@ -527,13 +527,23 @@ def _others_sharded(w: WhatIf, values: Ints, members: Mask, upper: int) -> int:
 
 
 def _of_as_many_samples(w: WhatIf, activations: Ints) -> Mask:
-    """Return which temporaries have the first dimension of one of these activations as their first or second one."""
+    """Return which temporaries have the first dimension of one of these activations as their first or second one.
+
+    Except those with the dimensions of an argument: there may be as many layers as samples.
+    """
     codes, names = _dimensions(w.p)
     leading = pc.extract_regex(names, r"^(?P<first>\d{1,17})(?:,(?P<second>\d{1,17}))?")
     first, second = (_numbers(pc.struct_field(leading, field)) for field in ("first", "second"))
     sizes = np.setdiff1d(take(first, codes[activations]), [-1])
-    found: Mask = w.in_arena & (np.isin(take(first, codes), sizes) | np.isin(take(second, codes), sizes))
+    is_sample = np.isin(take(first, codes), sizes) | np.isin(take(second, codes), sizes)
+    found: Mask = w.in_arena & is_sample & ~np.isin(codes, _of_arguments(w.p))
     return found
+
+
+def _of_arguments(p: Program) -> Ints:
+    """Return the codes of the dimensions of arguments."""
+    codes = np.unique(take(_dimensions(p)[0], p.representative[(p.category == PARAMETER) | (p.category == DONATED)]))
+    return codes[codes >= 0]
 
 
 def _numbers(texts: pa.Array) -> Ints:
@@ -559,8 +569,7 @@ def _may_be_gradient(w: WhatIf, value: int) -> bool:
     forward = [PHASES.index(phase) for phase in ("forward", "recompute")]
     if phases_of_values(p, np.array([value]))[0] in forward or codes[value] < 0:
         return bool(codes[value] < 0)
-    of_arguments = np.unique(take(codes, p.representative[(p.category == PARAMETER) | (p.category == DONATED)]))
-    texts = pc.take(names, arrow_array(np.append(codes[value], of_arguments[of_arguments >= 0]))).to_pylist()
+    texts = pc.take(names, arrow_array(np.append(codes[value], _of_arguments(p)))).to_pylist()
     size, *arguments = ([int(n) for n in text.split(",") if 0 < len(n) < 18] for text in texts)
     layers = (argument[1:] for argument in arguments if len(argument) > 1)
     return any(
