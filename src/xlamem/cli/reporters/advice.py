@@ -25,7 +25,7 @@ N_ROWS = 10
 """Number of interventions without --limit."""
 AGAIN = (
     "XLA rematerializes {} around the peak ({}, .remat): because memory is scarce, it computes them later or a second "
-    "time. Once the program fits, it may not do so; then less is saved than stated."
+    "time. Once the program fits, it may not do so; then less is saved than stated, except by a smaller batch."
 )
 ENOUGH_ALONE = "By the upper bounds, each of the following may be enough alone."
 ENOUGH_AND_FREE = "Each of the following changes nothing that is computed, and may be enough alone by its upper bound."
