@@ -104,10 +104,10 @@ def test_the_note_on_stacked_buffers_has_one_of_the_program() -> None:
 def test_the_note_on_what_xla_computes_again(names: list[str | None], text: str) -> None:
     overview = an_overview([a_space("hbm", 9)])
     overview.members["hbm", 0] = pa.table({"instruction": names, "bytes": [*range(1, len(names) + 1)]})
-    said = peak._computed_again(overview, overview.spaces)
+    said = peak._rematerialized(overview, overview.spaces)
     assert said.startswith(text)
     assert bool(said) == bool(text)
-    assert peak._computed_again(overview, []) == peak._computed_again(overview, [a_space("vmem", 1)]) == ""
+    assert peak._rematerialized(overview, []) == peak._rematerialized(overview, [a_space("vmem", 1)]) == ""
 
 
 def test_other_memory_spaces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -699,7 +699,7 @@ def test_interventions_that_are_listed(
     monkeypatch.setattr(advice, "device_total", lambda _: 100)
     monkeypatch.setattr(advice, "_intervention", lambda row, _: [f"#{row['rank'] + 1}"])
     monkeypatch.setattr(advice, "_call_sites", lambda *_: {})
-    monkeypatch.setattr(advice, "_computed_again", lambda *_: "")
+    monkeypatch.setattr(advice, "_rematerializes", lambda *_: "")
     lines = [str(line) for line in advice.screen(dump, rows, plan_of, options.Output(limit=limit, wide=True))]
     assert [int(line[1:]) for line in lines if line.startswith("#")] == ranks
     assert (lines[-1] if "other" in lines[-1] else "") == more
@@ -727,7 +727,7 @@ def test_interventions_that_may_be_enough_alone(
     monkeypatch.setattr(advice, "device_total", lambda _: 100)
     monkeypatch.setattr(advice, "_intervention", lambda row, _: [f"#{row['rank'] + 1}"])
     monkeypatch.setattr(advice, "_call_sites", lambda *_: {})
-    monkeypatch.setattr(advice, "_computed_again", lambda *_: "")
+    monkeypatch.setattr(advice, "_rematerializes", lambda *_: "")
     lines = [str(line) for line in advice.screen(dump, rows, plan, options.Output(limit=limit, wide=True))]
     assert [line for line in lines if line.startswith("#") or line == advice.ENOUGH_ALONE] == wanted
 

@@ -19,11 +19,11 @@ from .header import header
 
 Row = dict[str, Any]
 
-MIN_AGAIN = 0.01
+MIN_REMATERIALIZED = 0.01
 """Minimum share of what must fit that XLA rematerializes at the peak, or saves by that, to be mentioned."""
 N_ROWS = 10
 """Number of interventions without --limit."""
-AGAIN = (
+REMATERIALIZES = (
     "XLA rematerializes {} around the peak ({}, .remat): because memory is scarce, it computes them later or a second "
     "time. Once the program fits, it may not do so; then less is saved than stated, except by a smaller batch."
 )
@@ -58,8 +58,8 @@ def screen(dump: Dump, rows: list[Row], plan: Plan | None, output: Output) -> li
             lines.append(Text(" " * INDENT + sites[row["rank"]], "green"))
     if more := len(rows) - len(shown):
         lines += [Text(), Text(f"{count(more, 'other intervention')}: {_how_to_see(plan, listed, shown)}", "dim")]
-    if shown and (again := _computed_again(dump, total)):
-        lines += [Text(), *(Text(line) for line in wrap(again, 0, output.width))]
+    if shown and (note := _rematerializes(dump, total)):
+        lines += [Text(), *(Text(line) for line in wrap(note, 0, output.width))]
     return lines
 
 
@@ -80,15 +80,15 @@ def _call_sites(dump: Dump, rows: list[Row]) -> dict[int, str]:
     return sites
 
 
-def _computed_again(dump: Dump, total: int) -> str:
-    """Say that XLA may use what is saved to compute less again, if it rematerializes buffers at the peak."""
+def _rematerializes(dump: Dump, total: int) -> str:
+    """Say that less may be saved if XLA rematerializes buffers at the peak, and then no longer does."""
     clones = rematerialized(dump)
     is_main = pc.equal(clones["color"], 0)
     at_peak = pc.filter(clones, pc.and_(is_main, pc.or_(clones["at_peak"], pc.greater(clones["saved"], 0))))
     used = pc.sum(at_peak["size"]).as_py() or 0
-    if used < MIN_AGAIN * total:
+    if used < MIN_REMATERIALIZED * total:
         return ""
-    return AGAIN.format(count(at_peak.num_rows, "buffer"), size(used))
+    return REMATERIALIZES.format(count(at_peak.num_rows, "buffer"), size(used))
 
 
 def _how_to_see(plan: Plan | None, listed: list[Row], shown: list[Row]) -> str:

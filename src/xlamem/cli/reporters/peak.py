@@ -264,8 +264,8 @@ def _notes(overview: Overview, fits: Fits | None, used: list[Row], *, all_spaces
     if stacked := _stacked(overview, used):
         text = STACKED.format(shape_text(stacked, wide=False), number(stacked["iterations"]))
         notes.append(Note("stacked buffers", text))
-    if again := _computed_again(overview, used):
-        notes.append(Note("XLA rematerializes", again))
+    if text := _rematerialized(overview, used):
+        notes.append(Note("XLA rematerializes", text))
     unused = [s for s in overview.spaces if s not in used]
     if names := ", ".join(space_name(s) for s in unused):
         reserved = sum(s["reserved"] for s in unused)
@@ -274,7 +274,7 @@ def _notes(overview: Overview, fits: Fits | None, used: list[Row], *, all_spaces
     return notes
 
 
-def _computed_again(overview: Overview, spaces: Sequence[Row]) -> str:
+def _rematerialized(overview: Overview, spaces: Sequence[Row]) -> str:
     """Return a sentence about the buffers at the peak of the first space that XLA rematerializes, if there are any."""
     members = overview.members.get((spaces[0]["memory_space"], spaces[0]["page"])) if spaces else None
     if members is None:
