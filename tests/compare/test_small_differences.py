@@ -386,6 +386,36 @@ def test_arguments_in_another_order(make: Callable[..., Path]) -> None:
     assert texts(a, renamed, "arguments") == []
 
 
+STATE = ("['w']", "f32[16]", 64), ("['b']", "f32[4]", 16)
+
+
+def state(*slots: str) -> list[tuple[str, str, int]]:
+    """Arguments of an optimizer that keeps an array of each parameter in each of these."""
+    return [(f"opt[0]{slot}{name}", shape, n) for slot in ("", *slots) for name, shape, n in STATE]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "wanted"),
+    [
+        (state(".trace"), state(".mu", ".nu"), "4 arguments are new, 160 B: opt[0].mu, opt[0].nu; "
+         "2 arguments are gone, 80 B: opt[0].trace"),
+        (state(".mu", ".nu"), state(".trace"), "4 arguments are gone, 160 B: opt[0].mu, opt[0].nu; "
+         "2 arguments are new, 80 B: opt[0].trace"),
+        (state(".mu"), state(".mu", ".nu"), "2 arguments are new: opt[0].nu"),
+        (state(), [*state(), ("ema['w']", "f32[16]", 64)], "1 argument is new: ema['w']"),
+        (state(), [*state(), ("ema['w']", "f32[16]", 64), ("ema['b']", "f32[4]", 16)], "2 arguments are new: ema"),
+        (state(".trace"), state(".mu"), ""),
+        (state(".trace"), [*state(".mu"), ("key", "u32[2]", 8)], "1 argument is new: key"),
+        (state("[0]"), [*(("state" + name[3:], *more) for name, *more in state("[0]")), ("state[0][1]", "f32[9]", 36)],
+         "1 argument is new: state[0][1]"),
+    ],
+)  # fmt: skip
+def test_state_of_another_optimizer(make: Callable[..., Path], a: Any, b: Any, wanted: str) -> None:
+    """It is stated by what its names begin with; of as many arguments of the same shapes, only the names changed."""
+    sides = (xlamem.read(make(with_arguments(*side))) for side in (a, b))
+    assert "; ".join(texts(*sides, "arguments")) == wanted
+
+
 @pytest.mark.parametrize(
     ("a", "b", "partner"),
     [("xyx", "xxy", [0, 2, 1]), ("x", "xx", [-1]), ("xx", "x", [-1, -1]), ("xxy", "yx", [-1, -1, 0]), ("", "x", [])],

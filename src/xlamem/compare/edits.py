@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ..compute.columns import Ints, Mask
+from .argument_edits import single_arguments
 from .context import Context, Edit
 from .loop_edits import stacks
 from .matching import Matching
@@ -23,7 +24,6 @@ from .program_edits import (
     rematerialization,
     reordered_arguments,
     resized_outputs,
-    single_arguments,
     single_outputs,
 )
 from .repeat_edits import repeats

@@ -63,18 +63,6 @@ MIN_ENTERED = 3
 """Minimum number of lines of the backward pass that are inside of a checkpoint on one side, outside on the other."""
 
 
-def single_arguments(c: Context) -> Iterator[Edit]:
-    """Find arguments that only one side has."""
-    i = c.interface
-    for side, p, own, rows, word in (("b", c.m.b, i.b, i.new, "new"), ("a", c.m.a, i.a, i.gone, "gone")):
-        if len(rows):
-            allocations = own.allocation[rows]
-            names = largest(own.names, rows, p.allocation_size[allocations])
-            claims = np.isin(ints(c.rows.table, f"allocation_{side}"), p.allocation_ids[allocations])
-            claims &= c.rows.is_in(f"category_{side}", ("parameter", "donated"))
-            yield Edit("arguments", f"{are(len(rows), 'argument')} {word}: {names}", claims, "interface")
-
-
 def reordered_arguments(c: Context) -> Iterator[Edit]:
     """Find out whether the same arguments are in another order: XLA donates, and schedules, in their order."""
     n = len(c.interface.reordered)
