@@ -17,6 +17,7 @@ from stored import check
 
 from xlamem.compare import program_edits, rest_edits, shape_edits
 from xlamem.compare.context import Context
+from xlamem.compare.gathers import Gather
 from xlamem.compare.program_edits import (
     compiler,
     constants,
@@ -411,6 +412,30 @@ def test_dimensions(
 def test_dimensions_that_devices_share(devices: tuple[int, int], replaced: tuple[int, int], shared: bool) -> None:
     """All of them, or those of one axis of the mesh."""
     assert shape_edits._is_shared(context(devices=devices), *replaced) is shared
+
+
+@pytest.mark.parametrize(
+    ("pair", "n_gathers", "differ", "wanted"),
+    [
+        ((8, 32), (1, 2), True, ", no longer sharded over 4 devices"), ((8, 32), (1, 2), False, ""),
+        ((8, 32), (2, 2), True, ""), ((8, 32), (2, 1), True, ""), ((8, 16), (1, 2), True, ""),
+        ((32, 8), (2, 1), True, ", sharded now over 4 devices"), ((32, 8), (1, 2), True, ""),
+    ],
+)  # fmt: skip
+def test_a_dimension_that_is_no_longer_sharded(
+    monkeypatch: pytest.MonkeyPatch, pair: Any, n_gathers: Any, differ: bool, wanted: str
+) -> None:
+    """That side gathers it more often, and devices exchange other data. That an argument has it says the cause."""
+    a, b = ({Gather(f"op{i}", Shape("f32", (8, 5)), Shape("f32", (32, 5)), 4, 4) for i in range(n)} for n in n_gathers)
+    monkeypatch.setattr(shape_edits, "_ratios_of_sharding", lambda c: set())
+    monkeypatch.setattr(shape_edits, "gathers", lambda c: (a, b))
+    sides = [collectives(4, [], all_reduce=n) for n in (5, 9 if differ else 5)]
+    monkeypatch.setattr(shape_edits, "_collectives", lambda c: sides)
+    for arguments in ({}, {(Shape("f32", pair[:1]), Shape("f32", pair[1:])): "x"}):
+        c = context(resized=[(Shape("f32", pair[:1]), Shape("f32", pair[1:]), 90)], matched_bytes=100,
+                    interface=SimpleNamespace(shapes=arguments))  # fmt: skip
+        end = ", as in argument x" if arguments else wanted
+        assert texts(dimensions(c)) == [f"a dimension of {pair[0]} is {pair[1]} now on each device{end}"]
 
 
 def test_a_dimension_does_not_explain_what_changes_in_the_other_direction(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -967,6 +992,7 @@ def test_random_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
                                  send=chance.choice((0, 1))) for _ in "ab"]  # fmt: skip
             monkeypatch.setattr(shape_edits, "_collectives", lambda c, sides=sides: sides)
             monkeypatch.setattr(shape_edits, "_ratios_of_sharding", lambda c: set())
+            monkeypatch.setattr(shape_edits, "gathers", lambda c: (set(), set()))
             monkeypatch.setattr(shape_edits, "_conversions", lambda c, n=n: ("", "; converted")[n % 2])
             monkeypatch.setattr(shape_edits, "_mostly_converts", lambda c, n=n: n % 3 == 0)
             c = context(resized=found, reshaped=found, matched_bytes=100, types=({}, {}),

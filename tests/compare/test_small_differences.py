@@ -429,6 +429,90 @@ def test_renamed_arguments_of_a_shape(a: str, b: str, partner: list[int]) -> Non
     assert partner_of.tolist() == partner
 
 
+@pytest.mark.parametrize("donated", [True, False])
+@pytest.mark.parametrize(("large", "wanted"), [(4096, True), (64, True), (16, False)])
+def test_arguments_updated_in_place(make: Callable[..., Path], donated: bool, large: int, wanted: bool) -> None:
+    """Both programs donate it, and its new value is a temporary of one of them, which makes most of the difference."""
+
+    def program(in_place: bool) -> xlamem.Dump:
+        shape, other = f"f32[{large // 4}]", 0 if in_place else 96
+        end = ", maybe-live-out:" if donated else ":"
+        argument = value(0, "p0", large, 0, shape)
+        update, more = value(1, "u", large, 0, shape), value(2, "m", other + 8, large, f"f32[{other // 4 + 2}]")
+        allocations = f"allocation 0: size {large}, parameter 0, shape |{shape}| at ShapeIndex {{}}{end}\n{argument}"
+        allocations += f"{update if in_place else ''}allocation 1: size {2 * large + 256}, preallocated-temp:\n"
+        allocations += more if in_place else update + more
+        cache = 'metadata={op_name="cache"}'
+        records = [record(0, "p0", f"{shape} parameter(0), {cache}"),
+                   record(1, "u", f'{shape} scatter(%p0), metadata={{op_name="jit(f)/scatter"}}'),
+                   record(2, "m", f'f32[{other // 4 + 2}] add(%q), metadata={{op_name="jit(f)/add"}}')]  # fmt: skip
+        ranges = ["p0{}:0-2", "u{}:2-4", "m{}:2-4"]
+        return xlamem.read(make(attacks.dump([], allocations=allocations, records=records, ranges=ranges)))
+
+    a, b = program(in_place=True), program(in_place=False)
+    found = donated and wanted
+    assert texts(a, b, "donation") == ["1 donated argument is no longer updated in place: cache"] * found
+    assert texts(b, a, "donation") == ["1 donated argument is updated in place now: cache"] * found
+
+
+def of_values(make: Callable[..., Path], *values: tuple[str, str, str, str]) -> xlamem.Dump:
+    """A program with these temporaries, one after the other: name, shape, operation and op_name."""
+    texts, records, offset = [], [], 0
+    for i, (name, shape, operation, path) in enumerate(values):
+        size = 4 * math.prod(int(n) for n in re.findall(r"\d+", shape.partition("[")[2]))
+        texts.append(value(i, name, size, offset, shape))
+        records.append(record(i, name, f'{shape} {operation}, metadata={{op_name="jit(f)/{path}"}}'))
+        offset += size
+    return xlamem.read(make(attacks.dump(texts, records=records, ranges=[f"{v[0]}{{}}:0-4" for v in values])))
+
+
+PART = ("p", "f32[8,64]", "dot(%x)", "head/dot_general")
+OTHER = ("q", "f32[8,8]", "all-gather(%y), replica_groups={{0,1,2,3}}, dimensions={0}", "mlp/add")
+
+
+@pytest.mark.parametrize(
+    ("groups", "over"), [("{{0,1,2,3}}", ""), ("{{0,1,2,3},{4,5,6,7}}", " over 4 of 8 devices"), ("{{0},{1}}", None)]
+)
+@pytest.mark.parametrize(
+    ("replaced", "found"),
+    [
+        ({}, True), ({"f32[8,64]": "f32[4,64]"}, False), ({"f32[8,8]": "f32[32,64]"}, False),
+        ({"gather": "reduce"}, False),
+    ],
+)  # fmt: skip
+def test_an_array_that_is_no_longer_sharded(
+    make: Callable[..., Path], groups: str, over: str | None, replaced: dict[str, str], found: bool
+) -> None:
+    """The other program has the part, and nothing of the size of the whole array."""
+    whole = ("w", "f32[32,64]", f"all-gather(%p), replica_groups={groups}, dimensions={{0}}", "head/dot_general")
+    if "gather" in replaced:
+        whole = tuple(text.replace("all-gather", "all-reduce") for text in whole)  # type: ignore[assignment]
+    rows = [tuple(replaced.get(text, text) for text in row) for row in (PART, OTHER)]
+    a, b = of_values(make, *rows), of_values(make, *rows, whole)  # type: ignore[arg-type]
+    parts = "f32[8,64] -> f32[32,64]", "f32[32,64] -> f32[8,64]"
+    wanted = [f"head/dot_general is no longer sharded{over}: {parts[0]} on each device",
+              f"head/dot_general is sharded{over} now: {parts[1]} on each device"]  # fmt: skip
+    said = [text for d in ((a, b), (b, a)) for text in texts(*d, "sharding") if "other collectives" not in text]
+    assert said == wanted * (found and over is not None)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "wanted"),
+    [
+        ("f32[8,3072]", "f32[8]", True), ("f32[8,3072]", "f32[8,3072]", False),
+        ("f32[8,3072]", "bf16[8,3072]", False), ("f32[8,4]", "f32[8]", False),
+    ],
+)  # fmt: skip
+def test_an_array_that_an_operation_no_longer_makes(make: Callable[..., Path], a: str, b: str, wanted: bool) -> None:
+    """Both programs have the operation, which XLA fuses with others in one of them."""
+    rest = ("q", "f32[16,16]", "add(%x)", "mlp/add")
+    first = of_values(make, ("p", a, "fusion(%x)", "head/dot_general"), rest)
+    second = of_values(make, rest, ("s", b, "reduce(%x)", "mlp/add"),
+                       ("r", "(f32[8], s32[8])", "fusion(%y)", "head/dot_general"))  # fmt: skip
+    found = [text for d in ((first, second), (second, first)) for text in texts(*d, "operations") if "make" in text]
+    assert found == ["head/dot_general no longer makes f32[8,3072]", "head/dot_general makes f32[8,3072] now"] * wanted
+
+
 def test_a_larger_batch_is_no_other_sharding(make: Callable[..., Path]) -> None:
     """If the same sharding is printed, the whole argument is larger, whatever the devices exchange."""
     gather = "f32[16] all-gather(%p), replica_groups={{0,1}}, dimensions={0}"

@@ -17,13 +17,14 @@ from ..compute.columns import Ints, Mask, arrow_array, encoded, flags_of, groups
 from ..compute.layout import TEMP
 from ..compute.lazy import cached_property
 from ..compute.op_names import CALL, folded_paths, matching, patterns_of, scopes
+from ..compute.program import Program
 from ..dump import hlo_body
 from ..parse.hlo_body import HloBody
 from .graph import both_sides
 from .instructions import OUTPUT, RESIZED
 from .interface import Interface
 from .matching import Matching
-from .rows import Differences, Shape, ShapePairs, text_matches
+from .rows import Differences, Shape, ShapePairs, parsed, text_matches
 
 UNNAMED = r"^\(|;|^[a-z\-_]+\.(?:\d+|\*)$"
 """Several op_names, in parentheses or separated by `;`, or the name of an instruction instead (`broadcast.37`)."""
@@ -112,6 +113,11 @@ class Names:
         named = ~matching(paths, pattern)
         return np.where(self.in_model & named[codes], codes, -1), paths.to_pylist()
 
+    def folded(self) -> set[str | None]:
+        """Return the distinct texts without wrappers and with folded layers."""
+        codes, paths = folded_paths(self.texts)
+        return set(pc.take(paths, arrow_array(np.unique(codes[codes >= 0]))).to_pylist())
+
     def lines(self) -> Counter[str]:
         """Return the number of lines with each operation."""
         counts: Counter[str] = Counter()
@@ -199,6 +205,12 @@ class Context:
         return [*self._shapes((categories[0] == TEMP) & (categories[1] == TEMP)).weighed()]
 
     @cached_property
+    def dimensions(self) -> tuple[set[tuple[int, ...]], set[tuple[int, ...]]]:
+        """The dimensions of all buffers of both programs."""
+        a, b = both_sides(_dimensions, self.m.a, self.m.b)
+        return a, b
+
+    @cached_property
     def devices(self) -> tuple[int, int]:
         """The number of devices of both programs; 0 if it is not known.
 
@@ -219,6 +231,12 @@ class Context:
     def lines(self) -> tuple[Counter[str], Counter[str]]:
         """The number of lines of the model with each operation."""
         return both_sides(Names.lines, *self.op_names)
+
+    @cached_property
+    def operations(self) -> tuple[set[str | None], set[str | None]]:
+        """The op_names of both programs without wrappers and with folded layers."""
+        a, b = both_sides(Names.folded, *self.op_names)
+        return a, b
 
     @cached_property
     def opcodes(self) -> tuple[Names, Names]:
@@ -258,6 +276,11 @@ def _is_shared(opcodes: Names, sharding: pa.Array) -> bool:
     """Return whether several devices run a program: they exchange data, differ, or have parts of its arguments."""
     texts = pc.fill_null(pc.cast(sharding, pa.string()), "")
     return opcodes.count(f"{COLLECTIVES}|{DEVICE_NUMBER}") > 0 or bool(matching(texts, SHARDED).any())
+
+
+def _dimensions(p: Program) -> set[tuple[int, ...]]:
+    texts = pc.unique(p.value_text("shape", np.arange(len(p.owner)))).to_pylist()
+    return {shape.dimensions for text in texts if (shape := parsed(text))}
 
 
 def _types(side: tuple[HloBody, Names]) -> Types:

@@ -9,6 +9,7 @@ import numpy as np
 from ..compute.columns import Ints, Mask
 from .argument_edits import single_arguments
 from .context import Context, Edit
+from .gather_edits import gathered
 from .loop_edits import stacks
 from .matching import Matching
 from .program_edits import (
@@ -27,9 +28,10 @@ from .program_edits import (
     single_outputs,
 )
 from .repeat_edits import repeats
-from .rest_edits import dimensions_of_rest, element_types_of_rest
+from .rest_edits import arrays_of_rest, dimensions_of_rest, element_types_of_rest
 from .rows import Differences
 from .shape_edits import conversions, devices, dimensions, element_types, loops, sharding, types_of_operations
+from .update_edits import updates_in_place
 
 RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
     layers_changed,
@@ -50,6 +52,8 @@ RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
     repeats,
     types_of_operations,
     stacks,
+    gathered,
+    updates_in_place,
     instructions,
     memory_spaces,
     host_memory,
@@ -57,7 +61,9 @@ RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
     compiler,
 )
 """An edit that an earlier rule finds explains a buffer first."""
-RULES_OF_REST: tuple[Callable[[Context, Mask], Iterator[Edit]], ...] = (element_types_of_rest, dimensions_of_rest)
+RULES_OF_REST: tuple[Callable[[Context, Mask], Iterator[Edit]], ...] = (
+    element_types_of_rest, dimensions_of_rest, arrays_of_rest
+)  # fmt: skip
 """Rules about the contributions that no edit explains."""
 
 

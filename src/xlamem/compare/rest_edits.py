@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..compute.bills import DEVICE_TOTAL
-from ..compute.columns import Mask
+from ..compute.columns import Mask, sums_of, take
+from ..compute.op_names import folded_paths
 from ..formatting import count
 from .context import Context, Edit, Evidence
-from .rows import Shape, ShapePairs, replaced_dimensions, shape_text
+from .rows import Shape, ShapePairs, parsed, replaced_dimensions, shape_text
 from .shape_edits import MIN_EXCESS, alike, conversions
 
 MIN_SHARE = 1 / 3
@@ -92,3 +95,30 @@ def _ratios(a: Shape, b: Shape) -> set[tuple[int, int]]:
 def _types(a: Shape, b: Shape) -> set[tuple[str, str]]:
     x, y = a.element_type, b.element_type
     return {(x, y)} if x != y and a.dimensions == b.dimensions and alike(x, y) else set()
+
+
+def arrays_of_rest(c: Context, rest: Mask) -> Iterator[Edit]:
+    """Find the array that most of these bytes are, if an operation of both programs makes it in one of them only.
+
+    So it is if a model computes the logits of fewer positions: XLA fuses the product with what reads it then.
+    """
+    if c.platforms_differ:
+        return
+    size = np.abs(c.rows.change) * _of_device(c)
+    codes, names = c.rows.text("op_name")
+    path_codes, paths = folded_paths(names)
+    path = take(path_codes, codes)
+    for side, (cause, verb) in enumerate((("gone", "no longer makes {}"), ("new", "makes {} now"))):
+        shape_codes, shapes = c.rows.text(f"shape_{'ab'[side]}")
+        chosen = rest & c.rows.temporary & c.rows.is_in("cause", (cause,)) & (path >= 0) & (shape_codes >= 0)
+        if not chosen.any():
+            continue
+        key = np.where(chosen, path * len(shapes) + shape_codes, -1)
+        found, number = np.unique(key, return_inverse=True)
+        total = sums_of(size * chosen, number.reshape(-1), len(found))
+        largest = int(total.argmax())
+        p, s = divmod(int(found[largest]), len(shapes))
+        operation, shape = paths[p].as_py(), parsed(shapes[s].as_py())
+        is_main = found[largest] >= 0 and total[largest] >= MIN_SHARE * size.sum()
+        if is_main and shape and shape.dimensions not in c.dimensions[1 - side] and operation in c.operations[1 - side]:
+            yield Edit("operations", f"{operation} {verb.format(shape_text(shape))}", key == found[largest], "buffers")

@@ -23,6 +23,7 @@ from ..compute.program import Program
 from ..compute.replica_groups import replica_groups
 from ..formatting import count
 from .context import COLLECTIVES, CONVERSION, Context, Edit, Evidence, Names, Types, are, largest, listed, with_scopes
+from .gathers import gathers
 from .rows import Shape, parsed, replaced_dimensions
 
 Tally = Counter[tuple[Any, Any]]
@@ -64,7 +65,7 @@ def _is_shared(c: Context, x: int, y: int) -> bool:
 def sharding(c: Context) -> Iterator[Edit]:
     """Find arguments, or else many buffers, that are sharded differently, and the dimensions that change with them."""
     i = c.interface
-    left, right = _resharded(c)
+    left, right = resharded(c)
     if not len(left):
         yield from _resharded_buffers(c)
         return
@@ -79,7 +80,7 @@ def sharding(c: Context) -> Iterator[Edit]:
     yield Edit("sharding", text, own | c.rows.shapes.with_ratios(ratios), "interface")
 
 
-def _resharded(c: Context) -> tuple[Ints, Ints]:
+def resharded(c: Context) -> tuple[Ints, Ints]:
     """Return the arguments that are sharded differently."""
     left, right = c.interface.resharded
     return (left, right) if len(left) else c.once("resized per device", partial(_resized_per_device, c))
@@ -87,7 +88,7 @@ def _resharded(c: Context) -> tuple[Ints, Ints]:
 
 def _ratios_of_sharding(c: Context) -> set[Fraction]:
     """Return the ratios of the dimensions of arguments that are sharded differently, in whole numbers if possible."""
-    shapes = c.interface.shape_pairs(*_resharded(c)).changed()
+    shapes = c.interface.shape_pairs(*resharded(c)).changed()
     ratios = {Fraction(*pair) for a, b in shapes for pair in replaced_dimensions(a, b)}
     return {ratio for ratio in ratios if 1 in ratio.as_integer_ratio()} or ratios
 
@@ -482,11 +483,23 @@ def dimensions(c: Context) -> Iterator[Edit]:
             continue  # it follows from another sharding
         if not argument and 1 in (before, after):
             continue  # other arrays, such as operands before and after they are broadcast
-        text = f"a dimension of {before:,} is {after:,} now{each}{_as_in(argument)}"
+        sharded = _sharded(c, before, after) if each and not argument else ""
+        text = f"a dimension of {before:,} is {after:,} now{each}{sharded}{_as_in(argument)}"
         ratio = Fraction(before, after)
         claims = c.rows.shapes.with_ratios([ratio, ratio * ratio] if argument else [ratio])
         claims &= ~c.rows.is_in("cause", ("larger",) if before > after else ("smaller",))
         yield Edit("dimensions", text, claims, "interface" if argument else "buffers")
+
+
+def _sharded(c: Context, before: int, after: int) -> str:
+    """Say that a dimension is no longer sharded, or sharded now: that side gathers it more often, and differs a lot."""
+    a, b = _collectives(c)
+    if not a.differ(b):
+        return ""
+    pair = min(before, after), max(before, after)
+    in_a, in_b = ([g for g in found if g.dimension == pair] for found in gathers(c))
+    (more, fewer), word = ((in_b, in_a), "no longer sharded") if before < after else ((in_a, in_b), "sharded now")
+    return f", {word} over {more[0].devices:,} devices" if len(more) > len(fewer) else ""
 
 
 def _frequent(tally: Tally, least: float, in_arguments: Container[tuple[Any, Any]]) -> list[tuple[Any, Any]]:

@@ -99,6 +99,7 @@ def ranked_edits(d: DiffTables) -> list[Row]:
     hosted = {*difference_groups(d, ("edit",), account=HOST)["edit"].to_pylist()} if in_host else set()
     # Operations explain whatever else differs around them, also what has another type.
     is_typed = any(row["kind"] == "element type" and row["evidence"] != "buffers" for row in rows)
+    has_operations = any(row["kind"] == "operations" and row["evidence"] != "buffers" for row in rows)
     is_offload = d.host_change * change < 0 and 2 * in_host >= abs(change)
 
     def rank(row: Row) -> tuple[int, int, int]:
@@ -110,6 +111,9 @@ def ranked_edits(d: DiffTables) -> list[Row]:
             return 1, 0, row["edit"]
         if row["kind"] == "memory space" and is_offload and explains and row["text"] in hosted:
             return 1, 1, row["edit"]
+        if row["kind"] == "operations" and is_buffers:  # an array of an operation that both have
+            place = 7 if not explains else 6 if has_operations else 2
+            return place, -1 if place == 6 else -abs(row["change"]), row["edit"]
         if row["kind"] in DETAILS:
             return 6, DETAILS.index(row["kind"]), row["edit"]
         if _may_follow(row, kinds):
