@@ -135,6 +135,30 @@ def test_calls_of_checkpoint_on_one_side(a: Any, b: Any, wanted: Any) -> None:
     assert program_edits._calls_of_one_side(c) == wanted
 
 
+@pytest.mark.parametrize(
+    ("functions", "lines", "wanted"),
+    [
+        (("block", "block"), (8, 9), "block of model.py"), (("block", "block"), (8, 8), "model.py:8"),
+        (("block", "head"), (8, 9), "model.py:8"), (("f.<locals>.<lambda>",) * 2, (8, 9), "model.py:8"),
+        (("", ""), (8, 9), "model.py:8"),
+    ],
+)  # fmt: skip
+def test_a_function_with_checkpoint_that_several_lines_call(functions: Any, lines: Any, wanted: str) -> None:
+    """HLO keeps one of the calls. What changed may be a decorator of the function, through a library."""
+    library = "/x/site-packages/flax/nnx/transforms/lib.py"
+    frames = pa.table({
+        "id": range(1, 8), "parent": [0, 1, 1, 2, 3, 4, 5], "line": [99, *lines, 153, 153, 20, 21],
+        "function": ["loss", "forward", "forward", "wrapped", "wrapped", *functions],
+        "file": ["/m/model.py", "/m/model.py", "/m/model.py", library, library, "/m/model.py", "/m/model.py"],
+    })  # fmt: skip
+    called = {program_edits.CHECKPOINTED_CALL: [True, False, False], program_edits.RECOMPUTED: [False, True, True]}
+    names: Any = SimpleNamespace(frames=np.array([4, 6, 7]), instructions=lambda pattern: np.array(called[pattern]))
+    none: Any = SimpleNamespace(frames=np.array([], int), instructions=lambda pattern: np.array([], bool))
+    p: Any = SimpleNamespace(tables={"frames": frames})
+    c = context(m=SimpleNamespace(a=p, b=p), op_names=(none, names))
+    assert program_edits._calls_of_one_side(c) == ([], [wanted])
+
+
 # -- loops ---------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from .. import kernels as pc
-from ..compute.callers import callers_outside
+from ..compute.callers import callers_outside, calls_from
 from ..compute.columns import Ints, arrow_array, encoded, groups_of, ints, sums_of, take
 from ..compute.layout import CONSTANT
 from ..compute.op_names import CALL, MOVE, PARAMETERS, ends_in_move, folded_paths, layers_by_scope
@@ -246,7 +246,7 @@ def _lines_of(around: dict[str, set[str]], lines: Counter[str]) -> Counter[str]:
 
 
 def _calls_of_one_side(c: Context) -> tuple[list[str], list[str]]:
-    """Return file and line of the calls of functions with `jax.checkpoint` that only A and only B has.
+    """Return the calls of functions with `jax.checkpoint` that only A and only B has: file and line, or the function.
 
     If each side has calls that the other one lacks, these may be the same in a function with another name: none then.
     """
@@ -255,8 +255,22 @@ def _calls_of_one_side(c: Context) -> tuple[list[str], list[str]]:
     return ([], []) if gone and new else (gone, new)
 
 
+def _call(p: Program, names: Names, caller: tuple[str, str], line: str) -> str:
+    """Return the line of a call of a function with `jax.checkpoint`, or the function if several lines call it.
+
+    It may be a decorator of the function then, and HLO keeps the line of one of the calls.
+    """
+    table = p.tables["frames"]
+    recomputed = np.unique(names.frames[names.instructions(RECOMPUTED)])
+    rows, calls = calls_from(table, row_of(ints(table, "id"), recomputed), *caller)
+    functions = pc.unique(pc.take(table["function"], arrow_array(rows))).to_pylist()
+    several = len(np.unique(ints(table, "line")[calls])) > 1
+    is_named = len(functions) == 1 and functions[0] and not functions[0].endswith(">")  # of no lambda
+    return f"{functions[0]} of {caller[0]}" if several and is_named else line
+
+
 def _checkpointed_calls(p: Program, names: Names) -> dict[tuple[str, str], str]:
-    """Return file and line of the calls of functions with `jax.checkpoint`, by name of the file and calling function.
+    """Return the calls of functions with `jax.checkpoint`, by name of the file and calling function.
 
     Lines move, and so do folders: each side may be a checkout of its own. A library may wrap the calls: its caller
     outside of libraries counts, if there is one.
@@ -267,7 +281,7 @@ def _checkpointed_calls(p: Program, names: Names) -> dict[tuple[str, str], str]:
     rows = pc.take(table.select(("file", "function", "line")), arrow_array(np.unique(caller[caller >= 0]))).to_pylist()
     in_model = [r for r in rows if r["file"] and not re.search(LIBRARY, r["file"])]
     calls = [(re.split(r"[/\\]", r["file"])[-1], r["function"], r["line"]) for r in in_model]
-    return {(file, function): f"{file}:{line}" for file, function, line in calls}
+    return {(file, function): _call(p, names, (file, function), f"{file}:{line}") for file, function, line in calls}
 
 
 def memory_spaces(c: Context) -> Iterator[Edit]:

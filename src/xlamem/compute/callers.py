@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,6 +71,29 @@ def calls_outside(frames: pa.Table, frame: int) -> list[dict[str, Any]]:
             found.append(call)
         row = int(row_of(ids, parents[[row]])[0])
     return found
+
+
+def calls_from(frames: pa.Table, rows: Ints, file: str, function: str) -> tuple[Ints, Ints]:
+    """Return the rows of frames that a function calls, of these rows and their callers, and the rows of the calls.
+
+    Frames of libraries are left out. The innermost call of each frame counts; `file` is the name without folders.
+    """
+    outside = callers_outside(frames)
+    caller = take(outside, row_of(ints(frames, "id"), ints(frames, "parent")))
+    codes, files = encoded(frames["file"])
+    function_codes, functions = encoded(frames["function"])
+    is_call = flags_of(matching(files, rf"(?:^|[/\\]){re.escape(file)}$"), codes)
+    is_call &= flags_of(matching(functions, rf"^{re.escape(function)}$"), function_codes)
+    inner, found = np.unique(take(outside, rows)), list[Ints]()
+    for _ in range(MAX_STACK):  # a damaged table may have a cycle
+        inner = inner[inner >= 0]
+        of_function = flags_of(is_call, take(caller, inner)) & ~is_call[inner]
+        found.append(inner[of_function])
+        inner = np.unique(take(caller, inner[~of_function]))
+        if not len(inner):
+            break
+    called = np.unique(np.concatenate(found))
+    return called, take(caller, called)
 
 
 def shared_lines(frames: pa.Table) -> set[str]:
