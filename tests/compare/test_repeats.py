@@ -20,7 +20,8 @@ def context(a: dict[str, int], b: dict[str, int], lines: Any = None, **about: An
     none = Counter[str]()
     return SimpleNamespace(**{
         "op_names": (a, b), "opcodes": (0, 0), "instruction_names": (0, 0), "lines": lines or (none, none),
-        "rows": SimpleNamespace(single=single, temporary=temporary), "platforms_differ": False, **about,
+        "rows": SimpleNamespace(single=single, temporary=temporary), "platforms_differ": False, "has_hlo": True,
+        **about,
     })  # fmt: skip
 
 
@@ -54,6 +55,7 @@ def test_other_lines_or_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len([*repeats(context(a, b, (Counter(x=1), Counter(x=1))))]) == 1
     assert not [*repeats(context(a, b, (Counter(x=1), Counter(x=2))))]
     assert not [*repeats(context(a, b, platforms_differ=True))]
+    assert not [*repeats(context(a, b, has_hlo=False))]
     for rule in ("layers_changed", "loops", "rematerialization"):
         with monkeypatch.context() as patch:
             patch.setattr(repeat_edits, rule, lambda c: iter(["edit"]))

@@ -261,6 +261,11 @@ class Context:
         bodies = [hlo_body(p.tables) for p in (self.m.a, self.m.b)]
         return [body for body in bodies if body is not None]
 
+    @property
+    def has_hlo(self) -> bool:
+        """Whether both HLO texts are there. Datasets and memory files lack what is inside of fusions."""
+        return len(self._bodies) == 2
+
     def _names(self, column: str) -> tuple[Names, Names]:
         found = [(body.text(column), np.asarray(body.stack_frame_id)) for body in self._bodies]
         if len(found) < 2:

@@ -53,6 +53,9 @@ IN_CHECKPOINT = rf"(?:(?P<around>[^/]+)/)?(?:(?:checkpoint|remat\d*)/)?{RECOMPUT
 CHECKPOINT = r"(?:^|[/(])(?:checkpoint|remat\d*)(?:[/)(]|$)"
 NESTED = r"\btranspose\(.*\bcheckpoint/.*\bcheckpoint/"
 """The op_names of the backward pass of what two calls of `jax.checkpoint` contain, one inside of the other."""
+UNFUSED = r"^(?:custom-call|sort|topk|fft|cholesky|triangular-solve|rng-bit-generator)$"
+"""Opcodes that XLA does not put into fusions."""
+UNKNOWN = "other operations, which are not known without the HLO texts"
 CHECKPOINTED_CALL = r"(?:^|/)(?:checkpoint|remat\d*)$"
 """Operations whose innermost stack frame is the call of a function with `jax.checkpoint`."""
 LIBRARY = r"[/\\](?:(?:jax|haiku|optax)[/\\]_src|flax[/\\](?:core|linen|nnx))[/\\]|[/\\]equinox[/\\](?:_|internal)"
@@ -126,7 +129,7 @@ def rematerialization(c: Context) -> Iterator[Edit]:
     nested_a, nested_b = (names.count(NESTED) > 0 for names in c.op_names)
     if not recomputes_other and saved_a == saved_b and nested_a == nested_b:
         return
-    recomputes = f"the backward pass recomputes {after:,} instead of {count(before, 'instruction')}"
+    recomputes = f"the backward pass recomputes {_recomputed(c, before, after)}"
     recomputes += "".join(f", {word} {listed(paths)}" for word, paths in operations.items() if paths)
     saves = f"saves {saved_b:,} instead of {count(saved_a, 'operation')} of the forward pass"
     gone, new = _calls_of_one_side(c)
@@ -150,6 +153,13 @@ def rematerialization(c: Context) -> Iterator[Edit]:
         text = recomputes
     claims = c.rows.single & c.rows.temporary & ~c.rows.is_in("phase", ("optimizer",))
     yield Edit("rematerialization", text, claims, "names")
+
+
+def _recomputed(c: Context, before: int, after: int) -> str:
+    """Return how many instructions are recomputed; a part of them is not known without the HLO text."""
+    if c.has_hlo:
+        return f"{after:,} instead of {count(before, 'instruction')}"
+    return "nothing" if not after else f"{'more' if after > before else 'fewer'} instructions"
 
 
 def _is_other_share(c: Context) -> bool:
@@ -398,12 +408,23 @@ def operations(c: Context) -> Iterator[Edit]:
         return  # scopes were renamed
     a, b = with_scopes(leaves_a), with_scopes(leaves_b)
     new, gone = (_outermost(mine - theirs) for mine, theirs in ((b, a), (a, b)))
+    if not c.has_hlo:  # fusions contain other operations than that of their name, but few have all of a scope
+        new, gone = (s - (mine - alone) for s, mine, alone in zip((new, gone), (leaves_b, leaves_a), _unfused(c)[::-1],
+                                                                  strict=True))  # fmt: skip
     if not new and not gone:
         return
     weights = c.rows.bytes_of_paths()
     parts = [f"{word} {listed(_heaviest(names, weights))}" for names, word in ((new, "new:"), (gone, "gone:")) if names]
     around = {s.rpartition("/")[0] for s in (*new, *gone)} & (a & b)
     yield Edit("operations", "; ".join(parts), c.rows.in_scopes({*new, *gone, *around} - {""}), "names")
+
+
+def _unfused(c: Context) -> tuple[set[str | None], set[str | None]]:
+    """Return the operations of both programs that are never in a fusion."""
+    a, b = (_folded(pc.take(names.texts, arrow_array(np.unique(names.codes[opcodes.instructions(UNFUSED)
+                                                                           & (names.codes >= 0)]))))
+            for names, opcodes in zip(c.op_names, c.opcodes, strict=True))  # fmt: skip
+    return a, b
 
 
 def _paths(names: Names) -> set[str]:
@@ -447,6 +468,10 @@ def instructions(c: Context) -> Iterator[Edit]:
     if any(rematerialization(c)) or any(conversions(c)):
         return  # other numbers follow from it
     a, b = c.lines
+    if not c.has_hlo:
+        if a != b:
+            yield Edit("instructions", UNKNOWN, c.none, "files")
+        return
     changed = sorted((s for s in a | b if a[s] != b[s]), key=lambda s: (-abs(b[s] - a[s]), s))
     moves = ends_in_move(pa.array(changed, pa.string())).tolist()
     n = sum(abs(b[s] - a[s]) for s, moves in zip(changed, moves, strict=True) if not moves and not s.endswith(")"))

@@ -26,7 +26,7 @@ MIN_DIFFERENCE, MIN_SHARE = 4, 0.2
 
 def repeats(c: Context) -> Iterator[Edit]:
     """Find lines that compute more or fewer products than before, which explains temporaries that one side has only."""
-    if c.platforms_differ or any(layers_changed(c)) or any(loops(c)) or any(rematerialization(c)):
+    if not c.has_hlo or c.platforms_differ or any(layers_changed(c)) or any(loops(c)) or any(rematerialization(c)):
         return  # it follows from them
     a, b = (_products(*side) for side in zip(c.op_names, c.opcodes, c.instruction_names, strict=True))
     lines_a, lines_b = c.lines

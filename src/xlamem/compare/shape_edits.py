@@ -430,7 +430,12 @@ def _mostly_converts(c: Context) -> bool:
 
 
 def _conversions(c: Context) -> str:
-    """Return the scopes in which conversions of element types are on one side only, as a clause."""
+    """Return the scopes in which conversions of element types are on one side only, as a clause.
+
+    Without the HLO text, those inside of fusions are not known.
+    """
+    if not c.has_hlo:
+        return ""
     a, b = (names.scopes_of(CONVERSION) for names in c.op_names)
     single = [f"conversions are {word} in {listed(sorted(s or 'the outermost scope' for s in scopes))}"
               for word, scopes in (("new", b - a), ("gone", a - b)) if scopes]  # fmt: skip

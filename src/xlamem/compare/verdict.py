@@ -114,6 +114,8 @@ def ranked_edits(d: DiffTables) -> list[Row]:
         if row["kind"] == "operations" and is_buffers:  # an array of an operation that both have
             place = 7 if not explains else 6 if has_operations else 2
             return place, -1 if place == 6 else -abs(row["change"]), row["edit"]
+        if row["kind"] in DETAILS and row["evidence"] == "files":  # not known
+            return 9, 0, row["edit"]
         if row["kind"] in DETAILS:
             return 6, DETAILS.index(row["kind"]), row["edit"]
         if _may_follow(row, kinds):
