@@ -6,17 +6,19 @@ import importlib
 import os
 import pkgutil
 import re
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from conftest import DUMPS, every, label, sources
 from test_cli_peak import Result, process
 
 import xlamem
 from xlamem import cli, compute, schema
-from xlamem.cli import reporters
+from xlamem.cli import console, reporters
 from xlamem.cli.reporters import buffers
 from xlamem.cli.reporters.notes import Note, note_lines
 from xlamem.input.find import Source
@@ -273,3 +275,18 @@ def test_a_screen_without_unicode_has_no_line_drawing() -> None:
     shown = process("peak", LAYERS, env={**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80"})
     assert shown.returncode == 0
     assert re.search(r"%  \|- layer_\*", shown.stdout)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_errors_are_wrapped_in_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool
+) -> None:
+    """Those of a log stay a line each, as do the lines of a list, and no path is broken."""
+    path, others = "x" * 52, f"\n  0  {'module ' * 9}\n  1  b"
+    wrapped = f"no budget of\n  {path}\n  matches; there are jit_step, jit_train_step{others}"
+    line = f"no budget of {path} matches; there are jit_step, jit_train_step{others}"
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    assert console.error(line, 2) == 2
+    console.note("short")
+    assert click.unstyle(capsys.readouterr().err) == f"error: {wrapped if terminal else line}\nnote: short\n"

@@ -107,7 +107,7 @@ def _report_bug(e: Exception) -> int:
 
 def error(message: str, code: int) -> int:
     """Write an error to stderr and return the exit code."""
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {visible(message)}", err=True)
+    _message(click.style("error:", fg="red", bold=True), "error: ", message)
     return code
 
 
@@ -118,7 +118,21 @@ def error_about(name: str, e: str, code: int) -> int:
 
 def note(message: str) -> None:
     """Write a note to stderr."""
-    click.echo(f"{click.style('note:', fg='yellow')} {visible(message)}", err=True)
+    _message(click.style("note:", fg="yellow"), "note: ", message)
+
+
+def _message(styled: str, label: str, message: str) -> None:
+    """Write a message to stderr, wrapped in a terminal: one of a log, or of a pipe, stays a line."""
+    text = visible(message)
+    if sys.stderr.isatty():
+        import shutil
+        import textwrap  # not needed where nothing fails
+
+        limit = max(MIN_WIDTH, shutil.get_terminal_size().columns)
+        first, *more = text.split("\n")
+        wrapper = textwrap.TextWrapper(limit, " " * len(label), "  ", break_long_words=False, break_on_hyphens=False)
+        text = "\n".join([wrapper.fill(first)[len(label) :], *more])
+    click.echo(f"{styled} {text}", err=True)
 
 
 def unwritable(e: OSError) -> int:

@@ -23,6 +23,8 @@ MIN_SHARE = 0.05
 """Least share of the largest change that the sentence names."""
 ROUNDED = 0.01
 """A lower bound that is as close to the number as this is stated as the number."""
+SMALL = 0.1
+"""Share of a group of buffers that the baseline may have had without being mentioned."""
 COUNTS_AS = {"donated": "parameter", "temp_in_output": "temp"}
 """Categories that count as another one, so that a donation that is lost does not hide what it belongs to."""
 
@@ -106,10 +108,11 @@ def _buffers(base: Entry, now: Entry, changes: Sequence[Change]) -> list[str]:
 
 def describe(c: Change) -> str:
     """Return a change of a group of buffers as a clause."""
-    is_bound = c.bytes_baseline is None and c.change < (1 - ROUNDED) * c.bytes
-    about = f"at least {signed(c.change)}" if is_bound else signed(c.change)
     shape = f" ({c.shape})" if c.shape and not c.shape.startswith("(") else ""
-    where = _place(c)
+    where, about = _place(c), signed(c.change)
+    if c.bytes_baseline is None and c.change < (1 - ROUNDED) * c.bytes:  # a lower bound
+        before = f", at most {size(c.bytes - c.change)} before" if c.change < (1 - SMALL) * c.bytes else ""
+        return f"{size(c.bytes)} at the peak now{before}: {_several(c.n)}{c.name}{shape}{where}"
     if c.n_baseline and c.n != c.n_baseline:
         return f"{about}: {c.name}{shape}: {_counts(c)}{where}"
     happened = _HAPPENED.get(c.cause) or f"{'are' if c.n > 1 else 'is'} {c.cause}"
