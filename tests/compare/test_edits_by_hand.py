@@ -699,7 +699,7 @@ def test_memory_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
     c = context(m=SimpleNamespace(a=program([0, 0, 0, 1]), b=program([1, 1, 0, 2])),
                 interface=SimpleNamespace(matched=everything, a=names, b=names))  # fmt: skip
     c.rows.table = pa.table({"argument": [0, 3, None]})
-    c.rows.is_in = lambda column, texts: np.array([1, 1, 0], bool)
+    c.rows.is_in = lambda column, texts: np.array([1, 1, 0], bool) & (column[:12] != "memory_space")
     assert [(e.text, e.claims.tolist()) for e in memory_spaces(c)] == [
         ("2 arguments are in vmem instead of hbm: x, w", [True, False, False]),
         ("1 argument is in host instead of vmem: z", [False, True, False]),
@@ -928,6 +928,28 @@ def test_buffers_that_only_the_host_has(rows: Any, text: str | None, claims: Any
     found = [*host_memory(in_host(*rows))]
     assert [(e.text, e.claims.tolist(), e.evidence) for e in found] == ([(text, claims, "names")] if text else [])
     assert [*host_memory(in_host(*rows, account="vmem"))] == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "text", "claims"),
+    [
+        ([("hbm", "host", -9), ("hbm", "vmem", -8), ("hbm", "host", -1)], "2 buffers are in host memory now: b, a",
+            [True, False, True]),
+        ([("host", "hbm", 9)], "1 buffer is no longer in host memory: b", [True]),
+        ([("hbm", "host", -9), ("hbm", "vmem", -10)], None, None), ([("hbm", "vmem", -8)], None, None),
+    ],
+)  # fmt: skip
+def test_buffers_that_moved_to_the_host(rows: Any, text: str | None, claims: Any) -> None:
+    """If these are most bytes that moved."""
+    a, b, change = zip(*rows, strict=True)
+    table = pa.table({
+        "account": ["device_total"] * len(rows), "op_name": ["jit(f)/b", "jit(f)/c", "jit(f)/a"][: len(rows)],
+        "memory_space_a": a, "memory_space_b": b, "change": change,
+    })  # fmt: skip
+    matching: Any = None
+    c = context(rows=Differences(matching, table))
+    found = [*program_edits._moved_to_host(c, np.ones(len(rows), bool))]
+    assert [(e.text, e.claims.tolist(), e.evidence) for e in found] == ([(text, claims, "names")] if text else [])
 
 
 def rest(*pairs: tuple[str | None, str | None, int], account: str = "device_total") -> Any:

@@ -13,6 +13,7 @@ import pytest
 from xlamem.compare import repeat_edits
 from xlamem.compare.context import Names
 from xlamem.compare.repeat_edits import repeats
+from xlamem.compare.rows import Shape
 
 
 def context(a: dict[str, int], b: dict[str, int], lines: Any = None, **about: Any) -> Any:
@@ -21,7 +22,7 @@ def context(a: dict[str, int], b: dict[str, int], lines: Any = None, **about: An
     return SimpleNamespace(**{
         "op_names": (a, b), "opcodes": (0, 0), "instruction_names": (0, 0), "lines": lines or (none, none),
         "rows": SimpleNamespace(single=single, temporary=temporary), "platforms_differ": False, "has_hlo": True,
-        **about,
+        "none": np.zeros(3, bool), "interface": SimpleNamespace(shapes={}), **about,
     })  # fmt: skip
 
 
@@ -60,6 +61,14 @@ def test_other_lines_or_loops(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(repeat_edits, rule, lambda c: iter(["edit"]))
             assert not [*repeats(context(a, b))]
+
+
+@pytest.mark.parametrize(("after", "claims"), [(8, [True, False, False]), (16, [False, False, False])])
+def test_operations_of_larger_arguments(after: int, claims: list[bool]) -> None:
+    """They are computed in more parts: their dimension is the cause."""
+    shapes = {(Shape("f32", (8, 4)), Shape("f32", (after, 4))): "x"}
+    (edit,) = repeats(context({"x": 8}, {"x": 16}, interface=SimpleNamespace(shapes=shapes)))
+    assert edit.claims.tolist() == claims
 
 
 def names(*texts: str | None) -> Names:

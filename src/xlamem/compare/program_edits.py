@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from .. import kernels as pc
+from ..compute.bills import DEVICE_TOTAL
 from ..compute.callers import callers_outside, calls_from
-from ..compute.columns import Ints, arrow_array, encoded, groups_of, ints, sums_of, take
+from ..compute.columns import Ints, Mask, arrow_array, encoded, groups_of, ints, sums_of, take
 from ..compute.layout import CONSTANT
 from ..compute.op_names import CALL, MOVE, PARAMETERS, ends_in_move, folded_paths, layers_by_scope
 from ..compute.program import Program
@@ -311,8 +312,29 @@ def memory_spaces(c: Context) -> Iterator[Edit]:
         numbers = ints(c.m.b.allocations, "parameter_number")[allocations]
         claims = moved & np.isin(ints(c.rows.table, "argument"), numbers)
         yield Edit("memory space", f"{are(len(rows), 'argument')} in {y} instead of {x}: {names}", claims, "interface")
+    yield from _moved_to_host(c, moved)
     if moved.any():
         yield Edit("memory space", f"{are(int(moved.sum()), 'buffer')} in another memory space", moved, "buffers")
+
+
+def _moved_to_host(c: Context, moved: Mask) -> Iterator[Edit]:
+    """Find buffers that moved to the memory of the host, or back, in most bytes that moved."""
+    device = c.rows.is_in("account", (DEVICE_TOTAL,)) & moved
+    for side, where in (("b", "in host memory now"), ("a", "no longer in host memory")):
+        claims = device & c.rows.is_in(f"memory_space_{side}", (HOST,))
+        if claims.any() and 2 * np.abs(c.rows.change[claims]).sum() >= np.abs(c.rows.change[device]).sum():
+            names = _largest_paths(c, claims)
+            text = f"{are(int(claims.sum()), 'buffer')} {where}{f': {names}' if names else ''}"
+            yield Edit("memory space", text, claims, "names")
+
+
+def _largest_paths(c: Context, claims: Mask) -> str:
+    """Return the operations of the largest of these contributions."""
+    codes, names = c.rows.text("op_name")
+    path_codes, paths = folded_paths(names)
+    code = take(path_codes, codes[claims])
+    sizes = sums_of(np.abs(c.rows.change[claims])[code >= 0], code[code >= 0], len(paths))
+    return largest(paths, np.flatnonzero(sizes), sizes[sizes > 0])
 
 
 def host_memory(c: Context) -> Iterator[Edit]:
@@ -321,11 +343,7 @@ def host_memory(c: Context) -> Iterator[Edit]:
     change = int(c.rows.change[in_host].sum())
     claims = in_host & c.rows.is_in("cause", ("new" if change > 0 else "gone",))
     if change and 2 * abs(int(c.rows.change[claims].sum())) >= abs(change):
-        codes, names = c.rows.text("op_name")
-        path_codes, paths = folded_paths(names)
-        code = take(path_codes, codes[claims])
-        sizes = sums_of(np.abs(c.rows.change[claims])[code >= 0], code[code >= 0], len(paths))
-        texts = largest(paths, np.flatnonzero(sizes), sizes[sizes > 0])
+        texts = _largest_paths(c, claims)
         where = "in host memory now" if change > 0 else "no longer in host memory"
         text = f"{are(int(claims.sum()), 'buffer')} {where}{f': {texts}' if texts else ''}"
         yield Edit("memory space", text, claims, "names")

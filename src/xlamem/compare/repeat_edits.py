@@ -11,6 +11,7 @@ from ..compute.columns import Mask, flags_of, take
 from ..compute.op_names import matching
 from .context import Context, Edit, Names, listed
 from .program_edits import layers_changed, rematerialization
+from .rows import replaced_dimensions
 from .shape_edits import loops
 
 PRODUCT = r"^(?:convolution|dot|fft)$"
@@ -40,7 +41,10 @@ def repeats(c: Context) -> Iterator[Edit]:
     if changed:
         texts = [f"{path} {a[path]:,} -> {b[path]:,}" for path in changed]
         text = f"the same lines run {'more' if total > 0 else 'fewer'} operations: {listed(texts)}"
-        yield Edit("loops", text, c.rows.single & c.rows.temporary, "names")
+        # A larger argument may be computed in more parts: its dimension explains what differs then.
+        resized = any(replaced_dimensions(*shapes) for shapes in c.interface.shapes)
+        claims = c.none if resized else c.rows.single & c.rows.temporary
+        yield Edit("loops", text, claims, "names")
 
 
 def _products(op_names: Names, opcodes: Names, instructions: Names) -> Counter[str]:

@@ -104,6 +104,7 @@ def arrays_of_rest(c: Context, rest: Mask) -> Iterator[Edit]:
     """
     if c.platforms_differ:
         return
+    resized = {k for shapes in c.interface.shapes for k in replaced_dimensions(*shapes)}
     size = np.abs(c.rows.change) * _of_device(c)
     codes, names = c.rows.text("op_name")
     path_codes, paths = folded_paths(names)
@@ -120,5 +121,6 @@ def arrays_of_rest(c: Context, rest: Mask) -> Iterator[Edit]:
         p, s = divmod(int(found[largest]), len(shapes))
         operation, shape = paths[p].as_py(), parsed(shapes[s].as_py())
         is_main = found[largest] >= 0 and total[largest] >= MIN_SHARE * size.sum()
+        is_main &= shape is not None and not {pair[side] for pair in resized} & {*shape.dimensions}
         if is_main and shape and shape.dimensions not in c.dimensions[1 - side] and operation in c.operations[1 - side]:
             yield Edit("operations", f"{operation} {verb.format(shape_text(shape))}", key == found[largest], "buffers")

@@ -123,7 +123,7 @@ def ranked_edits(d: DiffTables) -> list[Row]:
         if row["kind"] in COUNTED and row["change"] and not explains:
             return 8 if row["change"] * change < 0 else 5, -abs(row["change"]), row["edit"]
         if not explains:
-            return 4, FACTS.index(row["kind"]), row["edit"]
+            return 4, FACTS.index(row["kind"]) + len(FACTS) * is_buffers, row["edit"]
         share = 2 if is_typed and row["kind"] == "operations" else 1
         return 3 if is_buffers else 2, -abs(row["change"]) // share, row["edit"]
 
