@@ -525,6 +525,18 @@ def test_an_array_that_is_no_longer_sharded(
     assert said == wanted * (found and over is not None)
 
 
+def test_what_is_computed_from_a_whole_array(make: Callable[..., Path]) -> None:
+    """It has as many elements, of another type or in another shape."""
+    part, other = ("p", "bf16[8,64]", "dot(%x)", "head/dot_general"), ("q", "f32[8,8]", "add(%y)", "loss/exp")
+    whole = ("w", "bf16[32,64]", "all-gather(%p), replica_groups={{0,1,2,3}}, dimensions={0}", "head/dot_general")
+    exponential = ("e", "f32[4,8,64]", "exponential(%w)", "loss/exp")
+    a, b = of_values(make, part, other), of_values(make, part, other, whole, exponential)
+    edits = [row for row in xlamem.diff(a, b).edits.to_pylist() if row["kind"] == "sharding"]
+    assert [(row["n"], row["text"]) for row in edits if "other collectives" not in row["text"]] == [
+        (2, "head/dot_general is no longer sharded: bf16[8,64] -> bf16[32,64] on each device")
+    ]
+
+
 @pytest.mark.parametrize(
     ("a", "b", "wanted"),
     [

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from ..compute.bills import DEVICE_TOTAL
-from ..compute.columns import Mask, flags_of
+from ..compute.columns import Ints, take
 from .context import Context, Edit
 from .gathers import Gather, gathers
-from .rows import Shape, parsed, shape_text
+from .rows import parsed, shape_text
 from .shape_edits import resharded
 
 MIN_SHARE = 1 / 3
@@ -23,15 +24,15 @@ def gathered(c: Context) -> Iterator[Edit]:
         return  # it follows from that
     size = np.abs(c.rows.change) * c.rows.is_in("account", (DEVICE_TOTAL,))
     sides = gathers(c)
-    for side, cause in enumerate(("gone", "new")):
+    for side, causes in enumerate((("gone", "smaller"), ("new", "larger"))):
         theirs = c.dimensions[1 - side]
         single = [g for g in sides[side] if g.whole.dimensions not in theirs and g.part.dimensions in theirs]
-        claims = c.rows.temporary & c.rows.is_in("cause", (cause,)) & _has_shape(c, side, {g.whole for g in single})
-        if not claims.any() or size[claims].sum() < MIN_SHARE * size.sum():
-            continue
-        shape = parsed(c.rows.table[f"shape_{'ab'[side]}"][int((size * claims).argmax())].as_py())
-        largest = min(gather for gather in single if gather.whole == shape)
-        yield Edit("sharding", _text(largest, is_new=cause == "new"), claims, "names")
+        elements = {math.prod(gather.whole.dimensions): gather for gather in sorted(single, reverse=True)}
+        number = _elements(c, side, theirs)
+        claims = c.rows.temporary & c.rows.is_in("cause", causes) & np.isin(number, [*elements])
+        if claims.any() and size[claims].sum() >= MIN_SHARE * size.sum():
+            largest = elements[int(number[int((size * claims).argmax())])]
+            yield Edit("sharding", _text(largest, is_new="new" in causes), claims, "names")
 
 
 def _text(gather: Gather, *, is_new: bool) -> str:
@@ -42,7 +43,12 @@ def _text(gather: Gather, *, is_new: bool) -> str:
     return f"{gather.path} is sharded{over} now: {whole} -> {part} on each device"
 
 
-def _has_shape(c: Context, side: int, shapes: set[Shape]) -> Mask:
-    codes, texts = c.rows.text(f"shape_{'ab'[side]}")
-    return flags_of(np.fromiter((parsed(text) in shapes for text in texts.to_pylist()), bool, len(texts)), codes)
+def _elements(c: Context, side: int, theirs: set[tuple[int, ...]]) -> Ints:
+    """Return the number of elements of each buffer of a side: -1 if the other program has one of these dimensions.
 
+    What an all-gather makes may be reshaped, or have another type afterwards.
+    """
+    codes, texts = c.rows.text(f"shape_{'ab'[side]}")
+    shapes = [parsed(text) for text in texts.to_pylist()]
+    numbers = [math.prod(s.dimensions) if s and s.dimensions not in theirs else -1 for s in shapes]
+    return take(np.array(numbers, np.int64), codes)
