@@ -225,7 +225,7 @@ def test_operations_inside_of_fusions(make: Callable[..., Path], hlo: bool) -> N
     sides = [*always, recomputed], [*always, "jvp()/exp", "jvp()/exp"]
     more, none = (xlamem.read(make(with_hlo(side, hlo=hlo))) for side in sides)
     assert texts(more, none, "operations") == ["new: exp"] * hlo
-    unknown = "other operations, which are not known without the HLO texts"
+    unknown = "other operations, unknown without the HLO texts"
     number = "recomputes 0 instead of 2 instructions" if hlo else "recomputes nothing"
     assert number in recomputations(more, none)[0]
     d = xlamem.diff(*(xlamem.read(make(with_hlo(side, hlo=hlo))) for side in (["mul"], ["mul", "mul", "exp"])))
