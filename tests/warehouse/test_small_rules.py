@@ -94,6 +94,16 @@ def test_one_worker_per_core_and_gib(monkeypatch: pytest.MonkeyPatch, cores: int
         assert (found.size, found.cores.size) == (1, 7)
 
 
+@pytest.mark.parametrize(("count", "workers"), [(None, 1), (1, 1), (5, 5)])
+def test_workers_where_a_process_runs_on_any_core(
+    monkeypatch: pytest.MonkeyPatch, count: int | None, workers: int
+) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: count)
+    monkeypatch.setattr(pool, "total_memory", lambda: 100 * WORKER_MEMORY)
+    assert pool.default_workers() == workers
+
+
 @pytest.mark.parametrize(
     ("workers", "text", "started"),
     [
@@ -498,6 +508,20 @@ def test_batches_as_json() -> None:
     assert [seen.has_labels(labels) for labels in ({"k": "w"}, {"k": "v"}, {})] == [True, False, False]
     alone = replace(seen, run_labels={})
     assert [alone.has_labels(labels) for labels in ({"k": "w"}, {"k": "v"}, {})] == [False, True, False]
+
+
+@pytest.mark.parametrize("field", ["rows", "bytes", "columns"])
+def test_numbers_of_batches_have_64_bits(field: str) -> None:
+    data = Batch("n", (), (), (File("values", "a", 1, 2, 3),), "v", 2, "r").to_json()
+
+    def read(number: int) -> Batch:
+        return Batch.from_json({**data, "files": [{**data["files"][0], field: number}], "merged_bytes": number})
+
+    for number in (0, (1 << 63) - 1):
+        assert (getattr(read(number).files[0], field), read(number).merged_bytes) == (number, number)
+    for number in (-1, 1 << 63):
+        with pytest.raises(ValueError, match=f"{field} is {number}"):
+            read(number)
 
 
 def test_lists_that_are_loaded_late() -> None:
