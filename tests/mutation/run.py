@@ -278,7 +278,8 @@ def check_unchanged(room: str, options: argparse.Namespace) -> None:
         sys.exit(f"without a bug, {run.failed} fails")
     if recorder.to.exists():
         Covered(json.loads(recorder.to.read_text()), run.seconds).write(covered_path(room, options))
-    shutil.rmtree(tree.root)
+    for path in (tree.root, Path(f"{tree.root}.tmp")):
+        shutil.rmtree(path, ignore_errors=True)
     print(f"{room}: {len(run.seconds)} tests pass without a bug in {time.monotonic() - begin:.0f} s", flush=True)
 
 

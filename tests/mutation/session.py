@@ -120,9 +120,10 @@ def _run(tree: Path, files: list[str], memory: int, plugin: Plugin, *others: obj
     os.chdir(tree)
     os.environ["PYTHONPATH"] = str(tree / "src")
     sys.path.insert(0, str(tree / "src"))
-    arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow", "--basetemp", "tmp", *files]
+    temporary = f"{tree}.tmp"  # in the tree, its pyproject.toml would configure the pytest runs of tests
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow", "--basetemp", temporary]
     try:
-        return int(pytest.main(arguments, plugins=[plugin, *others]))
+        return int(pytest.main([*options, *files], plugins=[plugin, *others]))
     except BaseException:
         return 99
     finally:
