@@ -15,6 +15,7 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from enum import EnumMeta
 from itertools import islice, zip_longest
 from pathlib import Path
 from types import ModuleType
@@ -31,6 +32,8 @@ TESTS = Path(__file__).parents[1]
 RESULTS = TESTS / "data" / "results"
 LONGEST = 120
 """Characters of a value that is stored as it is."""
+PLAIN = bool | int | float | str | tuple
+"""Types of settings."""
 MOST = 20
 """Differing results that are shown. The others are not computed."""
 
@@ -99,27 +102,45 @@ def digest(text: str) -> str:
 
 
 def settings(package: ModuleType) -> Iterator[tuple[str, Any]]:
-    """Yield the constants, and the default arguments of public functions, of all modules of a package."""
+    """Yield the constants, the default arguments, and what does not count in a comparison, of all modules of a package.
+
+    They are those of functions and classes, also of private ones.
+    """
     prefix = f"{package.__name__}."
     for info in sorted(pkgutil.walk_packages(package.__path__, prefix), key=lambda info: info.name):
         module = importlib.import_module(info.name)
         for name, value in sorted(vars(module).items()):
             key = f"{info.name.removeprefix(prefix)}.{name}"
             if name.lstrip("_").isupper() and name != "TYPE_CHECKING":
-                value = value.pattern if isinstance(value, re.Pattern) else value
-                value = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
-                if isinstance(value, (bool, int, float, str, tuple, list, dict)):
-                    yield key, value
-            elif getattr(value, "__module__", None) == info.name and not name.startswith("_"):
+                yield from _constant(key, value)
+            elif getattr(value, "__module__", None) == info.name:
                 yield from _defaults(key, value)
 
 
+def _constant(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, re.Pattern):
+        flags = re.RegexFlag(value.flags) & ~re.UNICODE
+        value = f"{value.pattern} with flags {int(flags)}" if flags else value.pattern
+    value = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
+    if isinstance(value, PLAIN | list | dict):
+        yield name, value
+
+
 def _defaults(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the default arguments of a function, or of a class and its methods."""
+    """Yield the default arguments of a function, or of a class and its methods, and the constants of a class."""
     members = {"": value, **vars(value)} if isinstance(value, type) else {"": value}
     for member, function in members.items():
-        if not member.startswith("_") and callable(function):
-            with suppress(TypeError, ValueError):
-                for p in inspect.signature(function).parameters.values():
-                    if isinstance(p.default, (bool, int, float, str, tuple)):
-                        yield f"{name}.{member}({p.name})", p.default
+        if member.startswith("__") or not callable(function):
+            continue
+        with suppress(TypeError, ValueError):
+            for p in inspect.signature(function).parameters.values():
+                if isinstance(p.default, PLAIN):
+                    yield f"{name}.{member}({p.name})", p.default
+    if not isinstance(value, type):
+        return
+    fields = getattr(value, "__dataclass_fields__", {})
+    if left_out := [field.name for field in fields.values() if not field.compare]:
+        yield f"{name} compares without", left_out
+    for member, constant in members.items():
+        if member and not member.startswith("_") and member not in fields and not isinstance(value, EnumMeta):
+            yield from _constant(f"{name}.{member}", constant)
