@@ -208,6 +208,20 @@ def test_an_argument_that_an_output_does_not_replace(shape: str, make: Make) -> 
     assert ("donate it only if nothing reads it" in row["action"]) == (shape != "f32[64,32]")
 
 
+@pytest.mark.parametrize(("rows", "is_noted"), [(4, True), (5, False)])
+def test_outputs_that_replace_half_of_an_argument(rows: int, is_noted: bool, make: Make) -> None:
+    """Those of as many bytes with another shape are the others."""
+    a, b = f"f32[{rows},64]", f"f32[{10 - rows},64]"
+    turned = f"f32[64,{10 - rows}]"
+    buffers = [
+        argument("x['a']", a, 0, uses="  y.a, operand 0"), argument("x['b']", b, 1, uses="  y.b, operand 0"),
+        output("y.a", a, op_name="jit(f)/add"), output("y.b", turned, op_name="jit(f)/add"),
+    ]  # fmt: skip
+    (row,) = advice(program(make, buffers), "donate")
+    assert row["argument"] == "x"
+    assert ("The outputs mostly have other shapes" in row["action"]) == is_noted
+
+
 @pytest.mark.parametrize(
     ("donated", "how"),
     [

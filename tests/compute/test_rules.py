@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import random
 import re
@@ -142,6 +143,22 @@ def test_the_first_step_with_the_most_bytes(delay: int) -> None:
         step = next((t for t in starts if levels[t] == most), 0) if most else 0
         start, end = (np.array([r[i] for r in ranges], np.int64) for i in range(2))
         assert max_overlap(start, end, np.array(weights, np.int64), delay) == (step, most)
+
+
+@pytest.mark.parametrize("features", [None, "", "peak_a", "a,peak_a"])
+def test_the_rule_of_a_program_without_features(features: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dataset of an older version has none. Only a peak list without shape indices counts whole instructions."""
+    xla_peak = importlib.import_module("xlamem.compute.xla_peak")
+    p = program(xlamem.read(SOURCE))
+    at = p.tables["modules"].schema.get_field_index("features")
+    modules = p.tables["modules"].set_column(at, "features", pa.array([features], pa.string()))
+    tables: Any = SimpleNamespace(name="x")
+    known = SimpleNamespace(
+        tables={"modules": modules}, steps=9, ranges=(np.array([0, 2]), np.array([3, 4])), unpadded=np.array([5, 6])
+    )
+    monkeypatch.setattr(xla_peak, "program", lambda dump: known)
+    monkeypatch.setattr(xla_peak, "_instruction_bytes", lambda p: np.array([50, 60]))
+    assert xla_peak.xla_rule(tables) == (2, 110 if features and "peak_a" in features else 11)
 
 
 def test_plateaus() -> None:

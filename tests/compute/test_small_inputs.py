@@ -19,6 +19,7 @@ from conftest import DUMPS
 import xlamem
 from xlamem import compute
 from xlamem.compute import batches, in_use, peaks, rematerialization, uses
+from xlamem.compute import origins as module
 from xlamem.compute.advice import saved_together
 from xlamem.compute.arenas import _reach
 from xlamem.compute.bills import Sums
@@ -869,3 +870,43 @@ def test_sizes_that_cannot_be_added(numbers: tuple[int, int, int]) -> None:
     largest = np.array([1 << 60]), np.array([1 << 61, 1 << 61]), np.array([1 << 59])
     assert can_be_added(*largest)  # of offsets, only the largest counts
     assert can_be_added(*(a[:0] for a in largest))
+
+
+# -- names of buffers ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_values_are_named_after_others(seed: int) -> None:
+    """Only after those with an origin, and after users with a name: their argument is none of the value."""
+    draw, n = random.Random(seed), 12
+    named = [draw.randrange(module.NONE + 1) for _ in range(n)]
+    origin = [module.NONE] * n + named
+    source, argument = ([draw.choice([-1, -1, 3, 4]) for _ in range(2 * n)] for _ in range(2))
+    others = [draw.choice([-1, *range(n, 2 * n)]) for _ in range(n)]
+    how = draw.choice([module.OPERAND, module.SLOT, module.USER, module.ARGUMENT])
+    columns = {"origin": np.array(origin), "source": np.array(source), "argument": np.array(argument)}
+    found: Any = SimpleNamespace(**columns)
+    count = 0
+    for value_, other in enumerate(others):
+        is_user = module.USER in (how, origin[other])
+        if other < 0 or origin[other] == module.NONE or (is_user and source[other] < 0):
+            continue
+        count += 1
+        source[value_], argument[value_] = source[other], -1 if is_user else argument[other]
+        origin[value_] = module.USER if is_user else module.ARGUMENT if argument[value_] >= 0 else how
+    assert module.Origins._name(found, np.arange(n), np.array(others), how) == count
+    assert (found.origin.tolist(), found.source.tolist(), found.argument.tolist()) == (origin, source, argument)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_name_that_all_of_a_group_have(seed: int) -> None:
+    draw, n = random.Random(seed), 6
+    rows = [(draw.randrange(n), draw.randrange(9)) for _ in range(9)]
+    name = [draw.choice([-1, 0, 7]) for _ in range(9)]
+    found: Any = SimpleNamespace(_name_keys=lambda values: np.array(name)[values])
+    wanted = []
+    for group in range(n):
+        members = [value_ for owner, value_ in rows if owner == group]
+        wanted.append(members[0] if len({name[i] for i in members}) == 1 else -1)
+    group, others = (np.array(column) for column in zip(*rows, strict=True))
+    assert module.Origins._only_name(found, group, others, n).tolist() == wanted

@@ -82,6 +82,26 @@ def test_an_element_that_a_loop_changes(root: str, wanted: str, make: Callable[.
     assert (found["op_name"], found["origin"]) == (wanted, "hlo")
 
 
+def test_the_first_instruction_of_a_text_may_be_an_argument(make: Callable[..., Path]) -> None:
+    """It is one if nothing is called."""
+    hlo = """\
+ENTRY %main (x: f32[2]) -> f32[2] {
+  %x = f32[2] parameter(0), metadata={op_name="weights"}
+  %zero = f32[] constant(0)
+  %zeros = f32[2] broadcast(%zero)
+  ROOT %c = f32[2] select(%is_first, %zeros, %x)
+}
+"""
+    argument = f"allocation 0: size 64, parameter 0, shape |f32[2]| at ShapeIndex {{}}:\n{value(2, 'x')}"
+    allocation = f"{argument}allocation 1: size 64, preallocated-temp:\n"
+    records = [record(1, "c", "f32[2] select(%is_first, %zeros, %x)"), record(2, "x", "f32[2] parameter(0)")]
+    ranges = ["x{}:0-3", "c{}:1-3"]
+    text = attacks.hlo(hlo)
+    members = attacks.dump([value(1, "c")], allocations=allocation, records=records, ranges=ranges, hlo=text)
+    found = xlamem.buffer(xlamem.read(make(members)), 1).value
+    assert (found["argument"], found["origin"]) == (0, "argument")
+
+
 @pytest.mark.parametrize("operands", ["%zeros, %g.0", "%g.0, %zeros"])
 def test_initial_zeros_in_the_body_of_a_loop(operands: str, make: Callable[..., Path]) -> None:
     """XLA selects them in the first iteration, without a name; the buffer is what the loop passes on."""

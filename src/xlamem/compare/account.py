@@ -374,7 +374,7 @@ def _partners(m: Matching, in_a: Buffers, in_b: Buffers) -> Ints:
 def _without_values(m: Matching, in_a: Buffers, in_b: Buffers, rows: tuple[Ints, Ints]) -> Iterator[Ints]:
     """Return a hash of each allocation of which no value is known: those of equal space, category and size match."""
     names = _space_names(m.a, m.b)
-    space = np.unique(np.concatenate(names), return_inverse=True)[1].reshape(-1)
+    space = np.unique(np.concatenate(names), return_inverse=True)[1].ravel()
     spaces = np.split(space, [len(names[0])])
     for p, buffers, number, chosen in zip((m.a, m.b), (in_a, in_b), spaces, rows, strict=True):
         owner = buffers.owner[chosen]
@@ -395,7 +395,7 @@ def _candidates(m: Matching, in_a: Buffers, in_b: Buffers) -> tuple[Ints, Ints, 
     weight = np.where(is_main, 4 * weight + 2, weight)
     width = len(in_b.bytes) + 1
     pairs, number = np.unique(left[values] * width + right[values], return_inverse=True)
-    return pairs // width, pairs % width, sums_of(weight, number.reshape(-1), len(pairs))
+    return pairs // width, pairs % width, sums_of(weight, number.ravel(), len(pairs))
 
 
 def _single_causes(m: Matching, main: Ints, there: Buffers, *, gone: bool) -> tuple[Ints, Ints]:

@@ -167,4 +167,4 @@ def _n_dimensions(shapes: pa.ChunkedArray | pa.Array) -> Ints:
 def _scopes(names: pa.Array) -> pa.Array:
     codes, texts = encoded(names)
     used, row = np.unique(codes, return_inverse=True)
-    return decoded(row.reshape(-1), scopes(pc.cast(decoded(used, texts), pa.string())))
+    return decoded(row.ravel(), scopes(pc.cast(decoded(used, texts), pa.string())))

@@ -140,7 +140,7 @@ class ShapePairs:
         keys = np.where((codes_a >= 0) & (codes_b >= 0), codes_a * width + codes_b, -1)
         distinct, first, number = np.unique(keys, return_index=True, return_inverse=True)
         self._first: Ints = first
-        self._number: Ints = number.reshape(-1)
+        self._number: Ints = number.ravel()
         shapes_a, shapes_b = ([parsed(text) for text in texts.to_pylist()] for texts in (texts_a, texts_b))
         self._pairs = [
             (None, None) if k < 0 else (shapes_a[k // width], shapes_b[k % width]) for k in distinct.tolist()

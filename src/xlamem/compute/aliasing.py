@@ -194,8 +194,8 @@ def _schedule_columns(p: Program, parameter: Ints, output: Ints) -> dict[str, pa
 
 
 def _first_writes(p: Program) -> Ints:
-    """Return the first step at which a value of each allocation is live."""
-    steps = np.full(len(p.allocation_ids), p.steps or 0, np.int64)
+    """Return the first step at which a value of each allocation is live, or the largest number if none is."""
+    steps = np.full(len(p.allocation_ids), np.iinfo(np.int64).max)
     start, _ = p.ranges
     np.minimum.at(steps, p.owner[start >= 0], start[start >= 0])
     return steps

@@ -168,7 +168,7 @@ def _are_like_elements(a: LayerActivations, values: Ints, stacks: list[Stacks]) 
     found = np.zeros(len(dimensions), bool)
     known, pattern = np.unique(dimensions > 0, axis=0, return_inverse=True)
     for i, compared in enumerate(known):
-        rows = np.flatnonzero(pattern.reshape(-1) == i)
+        rows = np.flatnonzero(pattern.ravel() == i)
         both = np.concatenate([elements * compared, dimensions[rows]])
         code = distinct_rows(*both.T)
         found[rows] = compared[0] & np.isin(code[len(elements) :], code[: len(elements)])

@@ -109,7 +109,7 @@ def _layers(op_names: pa.Array) -> tuple[pa.Array, pa.Array]:
     codes, names = encoded(op_names)
     used, row = np.unique(codes, return_inverse=True)
     layer, index = layers(pc.cast(decoded(used, names), pa.string()))
-    rows = arrow_array(row.reshape(-1))
+    rows = arrow_array(row.ravel())
     return pc.take(layer, rows), pc.take(index, rows)
 
 

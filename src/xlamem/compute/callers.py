@@ -101,7 +101,7 @@ def shared_lines(frames: pa.Table) -> set[str]:
     outside, line = callers_outside(frames), ints(frames, "line")
     caller = take(outside, row_of(ints(frames, "id"), ints(frames, "parent")))
     places = np.stack([encoded(frames["file"])[0], line], axis=1)
-    place = np.unique(places, axis=0, return_inverse=True)[1].reshape(-1)
+    place = np.unique(places, axis=0, return_inverse=True)[1].ravel()
     called = np.flatnonzero((caller >= 0) & (outside == np.arange(len(outside))))
     called = called[place[called] != place[caller[called]]]
     called = called[np.unique(np.stack([place[called], place[caller[called]]]), axis=1, return_index=True)[1]]
@@ -163,8 +163,8 @@ class Functions:
         most = np.full(len(covered), -1.0)
         distinct = distinct_rows(calls.function, caller) if len(caller) else caller
         of_caller, _ = _sums(distinct, calls.item, weights, calls.height)
-        function = np.unique(calls.function, return_inverse=True)[1].reshape(-1)
-        np.maximum.at(most, function, of_caller[np.unique(distinct, return_inverse=True)[1].reshape(-1)])
+        function = np.unique(calls.function, return_inverse=True)[1].ravel()
+        np.maximum.at(most, function, of_caller[np.unique(distinct, return_inverse=True)[1].ravel()])
         found = np.flatnonzero((most if in_loop else covered) >= enough)
         for code in found[np.argsort(callees[found], kind="stable")].tolist():
             frames = calls.frame[function == code]
@@ -199,7 +199,7 @@ class Functions:
 
 def _sums(group: Ints, item: Ints, weights: Floats, height: Ints) -> tuple[Floats, Floats]:
     """Return the weight of each group, in which an item counts once, and its weighted mean of the heights."""
-    code = np.unique(group, return_inverse=True)[1].reshape(-1)
+    code = np.unique(group, return_inverse=True)[1].ravel()
     n = int(code.max(initial=-1)) + 1
     pairs = np.unique(code * (int(item.max(initial=0)) + 1) + item, return_index=True)[1]
     sums = np.bincount(code[pairs], weights[item[pairs]], n).astype(np.float64)

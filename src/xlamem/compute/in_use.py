@@ -272,7 +272,7 @@ def occupancy(dump: DumpLike, *, space: str | int | None = None, interval: Inter
     columns |= {"occupied": np.empty(0, np.int64), "live": np.empty(0, np.int64)}
     if len(selected):
         total, live_bytes = levels(p, _full_window(p, selected), interval)
-        columns["occupied"], columns["live"] = total.reshape(-1), live_bytes.reshape(-1)
+        columns["occupied"], columns["live"] = total.ravel(), live_bytes.ravel()
     columns["temp"] = columns["occupied"] - sum(columns[category] for category in fixed)
     return computed_table("occupancy", columns)
 

@@ -163,7 +163,7 @@ class LayerActivations(LoopActivations):
         copied = operands_of(self.p, layers.values, np.zeros(len(layers.values), np.int64))
         copied[~has_opcode(self.p, self.p.instruction_row[layers.values], "^copy")] = -1
         read = np.maximum(last[layers.values], take(last, copied))
-        layer = np.unique(layers.layer, return_inverse=True)[1].reshape(-1)
+        layer = np.unique(layers.layer, return_inverse=True)[1].ravel()
         begin = np.full(int(layer.max(initial=-1)) + 1, self.p.steps or 0, np.int64)
         np.minimum.at(begin, layer, self.p.ranges[0][layers.values])
         begins = np.append(np.unique(begin), np.iinfo(np.int64).max)

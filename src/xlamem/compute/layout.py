@@ -74,9 +74,9 @@ class Layout(ABC):
         color, page = ints(allocations, "color"), np.maximum(ints(allocations, "page", 0), 0)
         # Colors and pages can be any integers. Their ranks are less than the number of allocations.
         pages, rank = np.unique(page, return_inverse=True)
-        key = np.unique(color, return_inverse=True)[1].reshape(-1) * len(pages) + rank.reshape(-1)
+        key = np.unique(color, return_inverse=True)[1].ravel() * len(pages) + rank.ravel()
         _, first, space = np.unique(key, return_index=True, return_inverse=True)
-        self.space_of_allocation: Ints = space.reshape(-1).astype(np.int64)
+        self.space_of_allocation: Ints = space.ravel().astype(np.int64)
         names = pc.take(allocations["memory_space"], arrow_array(first)).to_pylist()
         self.spaces = [Space(n, int(color[i]), int(page[i])) for n, i in zip(names, first, strict=True)]
         self.category = _categories(allocations)

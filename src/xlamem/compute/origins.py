@@ -360,7 +360,7 @@ class Origins:
         left = (self.origin[values] == NONE) & (self.origin[others] != NONE) & (self.origin[others] != USER)
         values, others = values[left], others[left]
         distinct, row = np.unique(values, return_inverse=True)
-        return self._name(distinct, self._only_name(row.reshape(-1), others, len(distinct)), OPERAND)
+        return self._name(distinct, self._only_name(row.ravel(), others, len(distinct)), OPERAND)
 
     @cached_property
     def _updates(self) -> tuple[Ints, Ints]:

@@ -172,9 +172,7 @@ class Program(Layout):
     def row_of_instruction(self, names: pa.ChunkedArray) -> Ints:
         """Return the row in `instructions` of each name, or -1."""
         codes, dictionary = encoded(names)
-        printed, printed_names = self.texts("instructions", "instruction")
-        if not len(printed) or not len(codes):
-            return np.full(len(codes), -1, np.int64)
+        _, printed_names = self.texts("instructions", "instruction")
         return take(take(self._row_of_name, match_dictionaries(dictionary, printed_names)), codes)
 
     @cached_property

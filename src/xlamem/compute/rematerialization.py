@@ -93,7 +93,7 @@ def _without_layers(a: LayerActivations, layers: Layers, *, certain: bool) -> tu
     The compiler decides when it recomputes. At worst, the activations of a layer are there twice, and nothing is saved.
     """
     w, is_tpu, again = a.w, a.p.tables.platform == "tpu", a.is_computed_again(layers.values)
-    extent, layer = a.p.extent[layers.values], np.unique(layers.layer, return_inverse=True)[1].reshape(-1)
+    extent, layer = a.p.extent[layers.values], np.unique(layers.layer, return_inverse=True)[1].ravel()
     largest = int(np.bincount(layer, extent).max())
     in_flight = np.where(a.is_backward, largest, 0)
     only = a.only_in_slots(layers.values)

@@ -57,7 +57,7 @@ def decoded_ints(column: Mapping[str, Any]) -> Ints:
     planes = np.frombuffer(zlib.decompress(base64.b64decode(column["data"])), np.uint8).reshape(width, n)
     raw = np.zeros((n, 8), np.uint8)
     raw[:, :width] = planes.T
-    zigzag = raw.reshape(-1).view("<u8")
+    zigzag = raw.ravel().view("<u8")
     values = (zigzag >> np.uint64(1)).astype(np.int64) ^ -(zigzag & np.uint64(1)).astype(np.int64)
     return np.cumsum(values) if column["delta"] else values
 

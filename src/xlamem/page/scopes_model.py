@@ -65,7 +65,7 @@ def _tree(paths: pa.Array) -> tuple[Scopes, Ints]:
         nodes, first, node = np.unique(key, return_index=True, return_inverse=True)
         parents.append(row[deeper][first])
         name_codes.append(codes[begin[deeper] + level][first])
-        row[deeper] = n + node.reshape(-1)
+        row[deeper] = n + node.ravel()
         n += len(nodes)
     names = pc.replace_substring(names.cast(pa.string()), SEPARATOR, "/")
     texts = pa.concat_arrays([names, pa.array([""])])

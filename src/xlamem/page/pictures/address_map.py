@@ -248,4 +248,4 @@ def _compact(items: list[tuple[str, str]], codes: Ints, unknown: str) -> _Coding
     """Leave out items that no rectangle has."""
     items = [*items, ("p-unknown", unknown)]
     used, code = np.unique(np.where(codes < 0, len(items) - 1, codes), return_inverse=True)
-    return _Coding([items[i] for i in used.tolist()], code.reshape(-1))
+    return _Coding([items[i] for i in used.tolist()], code.ravel())

@@ -106,7 +106,7 @@ def _runs(covered: Floats, left: float, upper: float, right: float, cell: float)
     total = covered.sum(0)
     density = np.digitize(total, (1 / 3, 2 / 3))
     kind = np.where(total < LEAST, -1, covered.argmax(0) * len(DENSITIES) + density)
-    kind = np.pad(kind, ((0, 0), (0, 1)), constant_values=-1).reshape(-1)  # runs end with their row
+    kind = np.pad(kind, ((0, 0), (0, 1)), constant_values=-1).ravel()  # runs end with their row
     first, last = runs(kind)
     first, last = first[kind[first] >= 0], last[kind[first] >= 0]
     item, density = np.divmod(kind[first], len(DENSITIES))
