@@ -161,6 +161,28 @@ def test_the_rule_of_a_program_without_features(features: str | None, monkeypatc
     assert xla_peak.xla_rule(tables) == (2, 110 if features and "peak_a" in features else 11)
 
 
+@pytest.mark.parametrize("features", [None, "", "peak_a", "a,peak_a"])
+def test_why_the_peaks_of_xla_differ(features: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    explanation = importlib.import_module("xlamem.compute.explanation")
+    monkeypatch.setattr(explanation, "xla_rule", lambda tables: None)
+    monkeypatch.setattr(explanation, "xla_causes", lambda p, group, peak, step: [(f"of {step[0]}", peak)])
+    added: list[Any] = []
+    rows: Any = SimpleNamespace(add=lambda *values, **more: added.append((*values, more)))
+    module = {"printed_peak_bytes": 7, "printed_peak_time": 3, "features": features}
+    peaks = SimpleNamespace(bytes=np.array([5]))
+    known: Any = SimpleNamespace(module=module, p=SimpleNamespace(tables=None), group=None, peaks=peaks, peak=5)
+    explanation._add_xla_peaks(rows, known)
+    rest = explanation.POINTERS if features and "peak_a" in features else explanation.DISAGREE
+    assert added == [
+        ("xla_rule", 0, 5, {"of 0": 5}, {"rest": rest, "time": 0}),
+        ("xla_printed", 7, 5, {"of 3": 5}, {"rest": rest, "time": 3}),
+    ]
+    for unknown in ({"module": {**module, "printed_peak_bytes": None}}, {"peaks": None}):
+        added.clear()
+        explanation._add_xla_peaks(rows, SimpleNamespace(**{**vars(known), **unknown}))
+        assert not added
+
+
 def test_plateaus() -> None:
     """Runs with lower neighbours, the highest first, at the ends too."""
     for values in itertools.product(range(3), repeat=5):
