@@ -62,6 +62,17 @@ def test_what_two_batches_have_is_that_of_the_later_one() -> None:
     assert (state.quarantined, state.runs) == ({}, {})
 
 
+def test_what_hides_files_of_version_1_goes_with_the_last_of_them() -> None:
+    state = State(hidden={"x"})
+    for ordinal, name in enumerate("abc", 1):
+        state.add(replace(batch(name), schema_version=schema.VERSION if name == "c" else 1), ordinal)
+    hidden = []
+    for name in "acb":
+        state.remove(name * 32)
+        hidden.append({*state.hidden})
+    assert hidden == [{"x"}, {"x"}, set()]
+
+
 def test_what_an_entry_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Older versions read it, except a merge: they would take its dumps for missing ones."""
     monkeypatch.setattr(ledger.time, "time", lambda: 12.5)

@@ -20,6 +20,7 @@ from conftest import DUMPS
 import xlamem
 from xlamem import schema
 from xlamem.warehouse import (
+    catalog,
     derived,
     driver,
     etags,
@@ -489,6 +490,31 @@ def test_dumps_with_odd_ids_are_computed_alone(table: str) -> None:
         rows = dict.fromkeys(names, np.arange(len(items)))
         dumps: Any = SimpleNamespace(ids=list(range(len(items))), tables=tables, dump_of_row=rows)
         assert derived._has_large_ids(dumps).tolist() == [False] * 4 + [True] * 3, column
+
+
+@pytest.mark.parametrize("per_call", [1, 2, 100])
+def test_the_scopes_of_the_op_names_in_use(per_call: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derived, "OP_NAMES_PER_CALL", per_call)
+    op_names = ["jit(f)/a/mul", "jit(f)/b/mul", "jit(f)/a/add", "jit(f)/c/add"]
+    codes, names = derived._scope_codes(np.array([2, 0, -1, 3, 0]), pa.array(op_names))
+    assert names.arrays(codes.astype(np.int32))[0].to_pylist() == ["a", None, "a", "c", None]  # none is that of null
+
+
+# ---- damage
+
+
+@pytest.mark.parametrize("error", [OSError("first\nsecond"), pa.ArrowInvalid("first\nsecond")])
+def test_the_first_line_of_an_error_is_told(error: Exception, tmp_path: Path) -> None:
+    """No file is gone or has another size, so that all that is known is what Arrow says."""
+    storage = Storage(tmp_path)
+    files: Any = SimpleNamespace(storage=storage, _find_damage=lambda tables: None)
+    for context, place in (
+        (catalog.Catalog.damage_errors(files, "values"), tmp_path),
+        (storage.parquet_errors("values/a.parquet"), tmp_path / "values/a.parquet"),
+    ):
+        with pytest.raises(xlamem.DumpError, match=r"\(first\)$") as found, context:
+            raise error
+        assert str(found.value).startswith(f"{place}: ")
 
 
 # ---- batches
