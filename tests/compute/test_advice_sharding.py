@@ -50,6 +50,7 @@ def test_outputs_that_replace_it_are_sharded_as_well(make: Make) -> None:
         ({"op_name": "xs[0]"}, {"op_name": "ws[0]"}, None),  # of any two lists
         ({"op_name": "xs[0].w"}, {"op_name": "ws[0].w"}, "ws"),
         ({}, {"op_name": "<unnamed>: s['a']['w']"}, None),  # not the name of an argument
+        ({"op_name": "params.decoder['a']['w']"}, {"op_name": "opt.encoder['a']['w']"}, None),
     ],
 )
 def test_arrays_with_the_same_path(

@@ -121,11 +121,12 @@ def test_contents_by_phase() -> None:
 
 def test_contents_of_copies_of_arguments() -> None:
     """They have none, unless a loop stacks them."""
-    p: Any = SimpleNamespace(once=lambda *_: SimpleNamespace(argument=np.array([0, 3, -1, -1])))
-    forward = np.full(4, PHASES.index("forward"))
-    kinds = _contents_of(p, np.arange(4), forward, np.array([-1, 6, -1, 6])).tolist()
+    p: Any = SimpleNamespace(once=lambda *_: SimpleNamespace(argument=np.array([0, 3, -1, -1, 2, 2])))
+    forward = np.full(6, PHASES.index("forward"))
+    kinds = _contents_of(p, np.arange(6), forward, np.array([-1, 6, -1, 6, 1, 0])).tolist()
     found = [compute.buffer_names.KINDS[k] if k >= 0 else None for k in kinds]
-    assert found == [None, "residual of a scan", "activation", "residual of a scan"]
+    stacked = "residual of a scan"
+    assert found == [None, stacked, "activation", stacked, stacked, None]
 
 
 # -- peaks

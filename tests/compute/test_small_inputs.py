@@ -31,7 +31,7 @@ from xlamem.compute.hlo_trace import HloTrace
 from xlamem.compute.in_use import Window
 from xlamem.compute.interventions import _small_cells
 from xlamem.compute.layers import LayerActivations
-from xlamem.compute.layout import can_be_added, module_lengths, schedule_lengths
+from xlamem.compute.layout import Layout, can_be_added, module_lengths, schedule_lengths
 from xlamem.compute.packing import _Arena
 from xlamem.compute.peaks import Peak
 from xlamem.compute.program import distinct_rows, program
@@ -870,6 +870,31 @@ def test_sizes_that_cannot_be_added(numbers: tuple[int, int, int]) -> None:
     largest = np.array([1 << 60]), np.array([1 << 61, 1 << 61]), np.array([1 << 59])
     assert can_be_added(*largest)  # of offsets, only the largest counts
     assert can_be_added(*(a[:0] for a in largest))
+
+
+# -- when values occupy their bytes ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", [None, 1, 4])
+@pytest.mark.parametrize("interval", ["closed", "half-open"])
+def test_steps_at_which_values_occupy_their_bytes(steps: int | None, interval: str) -> None:
+    """Without live ranges, there is one step."""
+    n = steps or 1
+    ranges = [(-1, -1), *((a, b) for a in range(6) for b in range(-1, 7))] if steps else [(-1, -1)]
+    rows = [(a, b, in_temp) for a, b in ranges for in_temp in (False, True)]
+    start, end, in_temp = (np.array(column) for column in zip(*rows, strict=True))
+    found: Any = SimpleNamespace(steps=steps, ranges=(start, end), in_temp=in_temp)
+    wanted: list[tuple[int, int] | None] = []
+    for first, last, is_temporary in rows:
+        if first < 0:
+            wanted.append((0, n - 1) if is_temporary else None)
+        elif first > last or first >= n:
+            wanted.append(None)
+        else:
+            wanted.append((first, min(last if interval == "closed" else max(last - 1, first), n - 1)))
+    first, last = Layout.occupied_ranges(found, interval)
+    occupied = zip(first.tolist(), last.tolist(), strict=True)
+    assert [pair if pair[0] >= 0 else None for pair in occupied] == wanted
 
 
 # -- names of buffers ----------------------------------------------------------------------------
