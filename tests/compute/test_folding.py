@@ -229,3 +229,19 @@ def test_only_paths_are_cut() -> None:
     folded, _ = compute.folded_rest(table, ["op_name", "opcode"], 0)
     assert {row["opcode"] for row in folded.to_pylist()} == {f"call/{x}/b" for x in "abcd"}
     assert {row["op_name"].count("/") for row in folded.to_pylist()} < {0, 1, 2}
+
+
+def test_outer_scopes_of_the_same_size_are_expanded_first() -> None:
+    """The bytes of a scope are halved for each level above it."""
+
+    def node(n_bytes: int, *children: ScopeNode) -> ScopeNode:
+        return ScopeNode(n_bytes, 1, {f"s{i}": child for i, child in enumerate(children)})
+
+    parts = [node(50, node(25), node(25)) for _ in range(2)]
+    root = node(140, node(100, *parts), node(40, node(20), node(20)))
+    for n, wanted in ((2, [[], []]), (4, [[[], []], []]), (6, [[[], []], [[], []]]), (8, [[[[], []], []], [[], []]])):
+        assert [shape_of(line) for line in compute.fold_scopes(root, n)] == wanted, n
+
+
+def shape_of(line: FoldedScope) -> list[object]:
+    return [shape_of(child) for child in line.children]
