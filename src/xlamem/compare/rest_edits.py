@@ -116,7 +116,7 @@ def arrays_of_rest(c: Context, rest: Mask) -> Iterator[Edit]:
             continue
         key = np.where(chosen, path * len(shapes) + shape_codes, -1)
         found, number = np.unique(key, return_inverse=True)
-        total = sums_of(size * chosen, number.reshape(-1), len(found))
+        total = sums_of(size * chosen, number.ravel(), len(found))
         largest = int(total.argmax())
         p, s = divmod(int(found[largest]), len(shapes))
         operation, shape = paths[p].as_py(), parsed(shapes[s].as_py())
