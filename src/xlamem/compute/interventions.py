@@ -439,8 +439,9 @@ def _shape(w: WhatIf, shape: str, values: Ints, padding: Ints, counts: Mask) -> 
 def small_slots(w: WhatIf) -> Iterator[Intervention]:
     """Use fewer small buffers, of which each keeps a cell of the arena for itself."""
     p, owner = w.p, w.p.owner[w.rows]
-    for arena in np.flatnonzero((p.category == TEMP) & w.in_memory).tolist():
-        rows = w.rows[slice(*np.searchsorted(owner, (arena, arena + 1)))]
+    is_large = (p.category == TEMP) & w.in_memory & (p.allocation_size >= max(1, MIN_SHARE * w.total))
+    for arena in np.flatnonzero(is_large).tolist():
+        rows = w.rows[owner == arena]
         offsets = np.unique(p.offset[rows])
         if len(offsets) < 2:
             continue
