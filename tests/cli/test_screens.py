@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import pkgutil
 import re
 import sys
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -275,6 +277,19 @@ def test_a_screen_without_unicode_has_no_line_drawing() -> None:
     shown = process("peak", LAYERS, env={**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80"})
     assert shown.returncode == 0
     assert re.search(r"%  \|- layer_\*", shown.stdout)
+
+
+def test_the_width_of_messages_is_that_of_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stdout may be a file, or another terminal."""
+    size: Any = os.terminal_size((130, 40))
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(fileno=lambda: 7))
+    monkeypatch.setattr(os, "get_terminal_size", lambda number=0: size if number == 7 else os.terminal_size((60, 9)))
+    for columns, wanted in (("", 130), ("x", 130), ("90", 90), ("3", console.MIN_WIDTH)):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert console._stderr_width() == wanted
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setenv("COLUMNS", "")
+    assert console._stderr_width() == 80
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -16,7 +16,7 @@ import pytest
 from stored import check
 
 from xlamem.compare import program_edits, rest_edits, shape_edits
-from xlamem.compare.context import Context
+from xlamem.compare.context import Context, Edit
 from xlamem.compare.gathers import Gather
 from xlamem.compare.program_edits import (
     compiler,
@@ -705,6 +705,9 @@ def test_memory_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
         ("1 argument is in host instead of vmem: z", [False, True, False]),
         ("2 buffers are in another memory space", [True, True, False]),
     ]
+    to_host = Edit("memory space", "1 buffer is in host memory now", np.array([0, 1, 0], bool), "names")
+    monkeypatch.setattr(program_edits, "_moved_to_host", lambda c, moved: iter([to_host]))
+    assert texts(memory_spaces(c))[2:] == [to_host.text, "1 buffer is in another memory space"]
     c.platforms_differ = True
     assert texts(memory_spaces(c)) == []
 
@@ -776,6 +779,7 @@ def test_recomputation_in_words(
     monkeypatch.setattr(program_edits, "_entered_checkpoints", lambda c: 0)
     monkeypatch.setattr(program_edits, "_is_other_share", lambda c: other)
     monkeypatch.setattr(program_edits, "_checkpointed_calls", lambda p, _: calls[p])
+    monkeypatch.setattr(program_edits, "_call", lambda p, names, caller, line: line)
     found = context(op_names=names, m=SimpleNamespace(a=0, b=1))
     edits = [*program_edits.rematerialization(found)]
     assert texts(edits) == ([text] if text else [])
@@ -847,6 +851,7 @@ def test_a_checkpoint_that_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program_edits, "_entered_checkpoints", lambda c: 0)
     monkeypatch.setattr(program_edits, "_is_other_share", lambda c: False)
     monkeypatch.setattr(program_edits, "_checkpointed_calls", lambda p, _: {p: f"f.py:{p}"})
+    monkeypatch.setattr(program_edits, "_call", lambda p, names, caller, line: line)
     found = context(op_names=names, m=SimpleNamespace(a=3, b=4))
     assert texts(program_edits.rematerialization(found)) == [
         "the backward pass recomputes 5 instead of 5 instructions, also x"
@@ -882,6 +887,7 @@ def test_a_checkpoint_around_more_of_a_loop(known: bool, monkeypatch: pytest.Mon
     monkeypatch.setattr(program_edits, "_saved_operations", lambda c: (0, 0))
     monkeypatch.setattr(program_edits, "_is_other_share", lambda c: False)
     monkeypatch.setattr(program_edits, "_checkpointed_calls", lambda p, _: {"k": "f.py:5"} if p and known else {})
+    monkeypatch.setattr(program_edits, "_call", lambda p, names, caller, line: line)
     names = [Counts(BACKWARD=9, RECOMPUTED=n, CHECKPOINT=5, NESTED=5) for n in (368, 448)]
     sides = Counter(OUTSIDE), Counter(INSIDE)
     more = context(op_names=names, lines=sides, m=SimpleNamespace(a=0, b=1))

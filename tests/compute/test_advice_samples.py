@@ -46,6 +46,12 @@ def test_what_is_a_gradient_of_a_sample(shape: str, op_name: str, n: int, make: 
     assert len(chunks(make, X, W, H, G._replace(shape=shape, op_name=op_name))) == n
 
 
+def test_gradients_of_samples_without_temporaries(make: Make) -> None:
+    """A fusion computes them in the output."""
+    x, w = argument("x", "f32[64,32]", 1), argument("w", "f32[16]", 0)
+    assert not chunks(make, x, w, output("o", "f32[64,16]", op_name=f"{PER_SAMPLE}/mul"), platform="cpu")
+
+
 def test_gradients_of_samples_at_other_steps(make: Make) -> None:
     """The peak may be at the logits, which the chunks split as well."""
     logits = Buffer("l", "f32[16,2048]", (2, 3), "jit(f)/vmap(jvp())/dot_general")

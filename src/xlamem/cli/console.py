@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -125,14 +126,20 @@ def _message(styled: str, label: str, message: str) -> None:
     """Write a message to stderr, wrapped in a terminal: one of a log, or of a pipe, stays a line."""
     text = visible(message)
     if sys.stderr.isatty():
-        import shutil
-        import textwrap  # not needed where nothing fails
-
-        limit = max(MIN_WIDTH, shutil.get_terminal_size().columns)
         first, *more = text.split("\n")
-        wrapper = textwrap.TextWrapper(limit, " " * len(label), "  ", break_long_words=False, break_on_hyphens=False)
+        wrapper = TextWrapper(_stderr_width(), " " * len(label), "  ", break_long_words=False, break_on_hyphens=False)
         text = "\n".join([wrapper.fill(first)[len(label) :], *more])
     click.echo(f"{styled} {text}", err=True)
+
+
+def _stderr_width() -> int:
+    """Return COLUMNS or the width of the terminal that shows stderr: stdout may be another one, or a file."""
+    if (columns := os.environ.get("COLUMNS", "")).isdigit():
+        return max(MIN_WIDTH, int(columns))
+    try:
+        return max(MIN_WIDTH, os.get_terminal_size(sys.stderr.fileno()).columns)
+    except (OSError, ValueError):  # no file descriptor
+        return 80
 
 
 def unwritable(e: OSError) -> int:

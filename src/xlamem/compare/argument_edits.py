@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +17,10 @@ from ..formatting import size
 from .context import MAX_NAMES, Context, Edit, are, listed
 from .graph import argument_suffixes
 
-COMPONENT = re.compile(r"^[^\[.]+|\[[^\]]*\]|\.[^\[.]+")
+COMPONENT = re.compile(r"^[^\[.]+|\[(?:'[^']*'|\"[^\"]*\"|[^\]'\"]*)\]|\.[^\[.]+")
 """A part of the name of an argument: `state`, `.params`, `['w']`."""
+MAX_COMPONENTS = 32
+"""Maximum number of parts of a name that are looked at."""
 UNNAMED = r"^argument \d"
 
 
@@ -99,8 +102,12 @@ def _groups(names: pa.Array, rows: Ints, theirs: pa.Array) -> list[str]:
 
 def _shortest(name: str, known: list[str]) -> str:
     """Return the shortest beginning of a name, in whole components, that none of these names has."""
-    for match in COMPONENT.finditer(name):
-        prefix = name[: match.end()]
+    end = 0
+    for match in islice(COMPONENT.finditer(name), MAX_COMPONENTS):
+        if match.start() != end:
+            return name  # another form
+        end = match.end()
+        prefix = name[:end]
         if not any(_begins(prefix + after, known) for after in ("[", ".")) and not _is_in(prefix, known):
             return prefix
     return name

@@ -27,7 +27,8 @@ def gathered(c: Context) -> Iterator[Edit]:
     for side, causes in enumerate((("gone", "smaller"), ("new", "larger"))):
         theirs = c.dimensions[1 - side]
         single = [g for g in sides[side] if g.whole.dimensions not in theirs and g.part.dimensions in theirs]
-        elements = {math.prod(gather.whole.dimensions): gather for gather in sorted(single, reverse=True)}
+        elements = {_number(gather.whole.dimensions): gather for gather in sorted(single, reverse=True)}
+        elements.pop(-1, None)
         number = _elements(c, side, theirs)
         claims = c.rows.temporary & c.rows.is_in("cause", causes) & np.isin(number, [*elements])
         if claims.any() and size[claims].sum() >= MIN_SHARE * size.sum():
@@ -50,5 +51,11 @@ def _elements(c: Context, side: int, theirs: set[tuple[int, ...]]) -> Ints:
     """
     codes, texts = c.rows.text(f"shape_{'ab'[side]}")
     shapes = [parsed(text) for text in texts.to_pylist()]
-    numbers = [math.prod(s.dimensions) if s and s.dimensions not in theirs else -1 for s in shapes]
+    numbers = [_number(s.dimensions) if s and s.dimensions not in theirs else -1 for s in shapes]
     return take(np.array(numbers, np.int64), codes)
+
+
+def _number(dimensions: tuple[int, ...]) -> int:
+    """Return the number of elements; -1 if it exceeds 64 bits, as in damaged text."""
+    number = math.prod(dimensions)
+    return number if number < 1 << 63 else -1

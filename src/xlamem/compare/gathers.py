@@ -16,10 +16,11 @@ from ..compute.origins import has_opcode
 from ..compute.program import Program
 from ..compute.replica_groups import replica_groups
 from .context import Context
+from .graph import both_sides
 from .rows import Shape, parsed
 
 ALL_GATHER = r"^all-gather(?:-start)?$"
-_DIMENSION = re.compile(r"\bdimensions=\{(\d+)\}")
+_DIMENSION = re.compile(r"\bdimensions=\{(\d{1,9})\}")
 _ARRAY = re.compile(r"\w+\[[\d,]*\]")
 
 
@@ -43,12 +44,7 @@ class Gather(NamedTuple):
 
 def gathers(c: Context) -> tuple[set[Gather], set[Gather]]:
     """Return the all-gathers of both programs."""
-    return c.once("gathers", partial(_find_gathers, c))
-
-
-def _find_gathers(c: Context) -> tuple[set[Gather], set[Gather]]:
-    a, b = (_gathers_of(p) for p in (c.m.a, c.m.b))
-    return a, b
+    return c.once("gathers", partial(both_sides, _gathers_of, c.m.a, c.m.b))
 
 
 def _gathers_of(p: Program) -> set[Gather]:
@@ -57,15 +53,19 @@ def _gathers_of(p: Program) -> set[Gather]:
     codes, names = p.texts("instructions", "op_name")
     path_codes, paths = folded_paths(pc.cast(names, pa.string()))
     path = texts_of((path_codes, paths), codes[rows]).to_pylist()
-    shapes, attributes = (pc.take(table[name], arrow_array(rows)).to_pylist() for name in ("shape", "attributes"))
-    found = (_gather(*texts) for texts in set(zip(path, shapes, attributes, strict=True)) if None not in texts)
+    columns = [pc.take(table[name], arrow_array(rows)).to_pylist() for name in ("opcode", "shape", "attributes")]
+    found = (_gather(*texts) for texts in set(zip(path, *columns, strict=True)) if None not in texts)
     return {gather for gather in found if gather}
 
 
-def _gather(path: str, shape: str, attributes: str) -> Gather | None:
-    """Return an all-gather of several parts, from its printed result: `(part, whole)` if it is asynchronous."""
+def _gather(path: str, opcode: str, shape: str, attributes: str) -> Gather | None:
+    """Return an all-gather of several parts, from its printed result: `(part, whole)` if it is asynchronous.
+
+    None for those that the compiler has combined: their op_name is that of one of them.
+    """
     arrays, dimension, groups = _ARRAY.findall(shape), _DIMENSION.search(attributes), replica_groups(attributes)
-    whole = parsed(arrays[-1]) if arrays else None
+    is_one = len(arrays) == (2 if opcode.endswith("start") else 1) and not shape.startswith("((")
+    whole = parsed(arrays[-1]) if is_one else None
     if not path or not whole or not dimension or not groups or groups.size < 2:
         return None
     k, sizes = int(dimension[1]), list(whole.dimensions)

@@ -29,7 +29,7 @@ from .compiler import (
     module_of,
     other_changelist,
 )
-from .context import Context, Edit, Evidence, Names, are, largest, listed, with_scopes
+from .context import MAX_NAMES, Context, Edit, Evidence, Names, are, largest, listed, with_scopes
 from .graph import both_sides
 from .interface import caller_shapes
 from .rows import ShapePairs, shape_text
@@ -65,6 +65,9 @@ MIN_CHANGE = 0.2
 """The backward pass recomputes more or less if the share of recomputed instructions differs by this part of it."""
 MIN_ENTERED = 3
 """Minimum number of lines of the backward pass that are inside of a checkpoint on one side, outside on the other."""
+
+Caller = tuple[str, str | None]
+"""Name of a file, and the function that calls another one."""
 
 
 def reordered_arguments(c: Context) -> Iterator[Edit]:
@@ -262,26 +265,36 @@ def _calls_of_one_side(c: Context) -> tuple[list[str], list[str]]:
     If each side has calls that the other one lacks, these may be the same in a function with another name: none then.
     """
     a, b = (_checkpointed_calls(*side) for side in zip((c.m.a, c.m.b), c.op_names, strict=True))
-    gone, new = ([mine[key] for key in mine if key not in theirs] for mine, theirs in ((a, b), (b, a)))
-    return ([], []) if gone and new else (gone, new)
+    gone, new = ([key for key in mine if key not in theirs] for mine, theirs in ((a, b), (b, a)))
+    if gone and new:
+        return [], []
+    return _calls(c.m.a, c.op_names[0], gone, a), _calls(c.m.b, c.op_names[1], new, b)
 
 
-def _call(p: Program, names: Names, caller: tuple[str, str], line: str) -> str:
+def _calls(p: Program, names: Names, callers: list[Caller], lines: dict[Caller, str]) -> list[str]:
+    """Return the calls of these callers. Only of the first ones, which are listed, it is looked up what is called."""
+    shown = [_call(p, names, caller, lines[caller]) for caller in callers[:MAX_NAMES]]
+    return shown + [lines[caller] for caller in callers[MAX_NAMES:]]
+
+
+def _call(p: Program, names: Names, caller: Caller, line: str) -> str:
     """Return the line of a call of a function with `jax.checkpoint`, or the function if several lines call it.
 
     It may be a decorator of the function then, and HLO keeps the line of one of the calls.
     """
-    table = p.tables["frames"]
+    table, (file, function) = p.tables["frames"], caller
+    if function is None:
+        return line
     recomputed = np.unique(names.frames[names.instructions(RECOMPUTED)])
-    rows, calls = calls_from(table, row_of(ints(table, "id"), recomputed), *caller)
+    rows, calls = calls_from(table, row_of(ints(table, "id"), recomputed), file, function)
     functions = pc.unique(pc.take(table["function"], arrow_array(rows))).to_pylist()
     several = len(np.unique(ints(table, "line")[calls])) > 1
     is_named = len(functions) == 1 and functions[0] and not functions[0].endswith(">")  # of no lambda
-    return f"{functions[0]} of {caller[0]}" if several and is_named else line
+    return f"{functions[0]} of {file}" if several and is_named else line
 
 
-def _checkpointed_calls(p: Program, names: Names) -> dict[tuple[str, str], str]:
-    """Return the calls of functions with `jax.checkpoint`, by name of the file and calling function.
+def _checkpointed_calls(p: Program, names: Names) -> dict[Caller, str]:
+    """Return the lines that call functions with `jax.checkpoint`, by name of the file and calling function.
 
     Lines move, and so do folders: each side may be a checkout of its own. A library may wrap the calls: its caller
     outside of libraries counts, if there is one.
@@ -292,7 +305,7 @@ def _checkpointed_calls(p: Program, names: Names) -> dict[tuple[str, str], str]:
     rows = pc.take(table.select(("file", "function", "line")), arrow_array(np.unique(caller[caller >= 0]))).to_pylist()
     in_model = [r for r in rows if r["file"] and not re.search(LIBRARY, r["file"])]
     calls = [(re.split(r"[/\\]", r["file"])[-1], r["function"], r["line"]) for r in in_model]
-    return {(file, function): _call(p, names, (file, function), f"{file}:{line}") for file, function, line in calls}
+    return {(file, function): f"{file}:{line}" for file, function, line in calls}
 
 
 def memory_spaces(c: Context) -> Iterator[Edit]:
@@ -312,7 +325,9 @@ def memory_spaces(c: Context) -> Iterator[Edit]:
         numbers = ints(c.m.b.allocations, "parameter_number")[allocations]
         claims = moved & np.isin(ints(c.rows.table, "argument"), numbers)
         yield Edit("memory space", f"{are(len(rows), 'argument')} in {y} instead of {x}: {names}", claims, "interface")
-    yield from _moved_to_host(c, moved)
+    for edit in _moved_to_host(c, moved):
+        yield edit
+        moved &= ~edit.claims
     if moved.any():
         yield Edit("memory space", f"{are(int(moved.sum()), 'buffer')} in another memory space", moved, "buffers")
 

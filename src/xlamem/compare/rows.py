@@ -17,6 +17,9 @@ from ..compute.lazy import cached_property
 from ..compute.op_names import folded_paths, matching, scopes
 from .matching import Matching
 
+MAX_DIGITS = 18
+"""Maximum number of digits of a dimension; more are damaged text."""
+
 _SEPARATOR = "\0"
 _ARRAY = re.compile(r"^(\w+)\[([\d,<= ]*)\]")
 
@@ -34,9 +37,12 @@ def shape_text(shape: Shape) -> str:
 
 
 def parsed(text: str | None) -> Shape | None:
-    """Return the element type and the dimensions of an array shape, or None for tuples."""
+    """Return the element type and the dimensions of an array shape, or None for tuples and damaged text."""
     found = _ARRAY.match(text or "")
-    return Shape(found[1], tuple(int(n) for n in re.findall(r"\d+", found[2]))) if found else None
+    sizes = re.findall(r"\d+", found[2]) if found else []
+    if not found or any(len(n) > MAX_DIGITS for n in sizes):
+        return None
+    return Shape(found[1], tuple(map(int, sizes)))
 
 
 class Differences:

@@ -164,7 +164,7 @@ def _sliced(
     pairs = [(a, b) for a, b, _ in c.temporaries]
     ratios = {Fraction(*k) for a, b in pairs for k in replaced_dimensions(a, b)}
     kept = {n for a, b in pairs for n in a.dimensions if n in b.dimensions}
-    loops_a, loops_b = ({*_trip_counts_in_model(p)} for p in (c.m.a, c.m.b))
+    loops_a, loops_b = ({*(_trip_counts_in_model(p) or ())} for p in (c.m.a, c.m.b))
     return {
         (x, y) for x, y in replaced
         if (y > x) == more_after and min(x, y) in kept and Fraction(x, y) not in ratios
@@ -229,6 +229,8 @@ def _exchanges(p: Program) -> tuple[int, frozenset[tuple[int, ...]]]:
 def loops(c: Context) -> Iterator[Edit]:
     """Find loops that are on one side only, and dimensions that grow or shrink by their trip counts."""
     before, after = (_trip_counts_in_model(p) for p in (c.m.a, c.m.b))
+    if before is None or after is None:
+        return
     if len(before) == len(after):
         yield from _trip_counts(c, before, after)
         return
@@ -247,13 +249,17 @@ def loops(c: Context) -> Iterator[Edit]:
     yield Edit("loops", f"{are(n, noun)} {'gone' if gone else 'new'}", claims, "names")
 
 
-def _trip_counts_in_model(p: Program) -> list[int]:
+def _trip_counts_in_model(p: Program) -> list[int] | None:
     """Return the trip counts of loops, without those that follow from something else in the model.
 
-    The backward pass repeats those inside of `jax.checkpoint`, and XLA makes loops of scatters and gathers.
+    None if the instructions are not known. The backward pass repeats loops inside of `jax.checkpoint`, and XLA makes
+    some of scatters and gathers.
     """
-    rows = np.flatnonzero(has_opcode(p, np.arange(p.tables["instructions"].num_rows), "^while$"))
-    names = pc.cast(pc.take(p.tables["instructions"]["op_name"], arrow_array(rows)), pa.string())
+    table = p.tables["instructions"]
+    if not table.num_rows:
+        return None
+    rows = np.flatnonzero(has_opcode(p, np.arange(table.num_rows), "^while$"))
+    names = pc.cast(pc.take(table["op_name"], arrow_array(rows)), pa.string())
     counts: list[int] = trip_counts(p)[rows[~matching(names, FOLLOWING_LOOP)]].tolist()
     return counts
 

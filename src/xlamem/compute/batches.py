@@ -281,10 +281,6 @@ def _joined(a: LayerActivations) -> Ints:
 
 def _are_of_batch(a: LayerActivations, size: int) -> Mask:
     """Return which dimensions of each array are that of a batch, or else a product of it with the next ones."""
-    return a.p.once(f"batch of {size}", lambda: _find_batch(a, size))
-
-
-def _find_batch(a: LayerActivations, size: int) -> Mask:
     is_batch, is_joined = np.zeros((2, *a.dimensions.shape), bool)
     for n in _views(a, size):
         is_batch |= a.dimensions == n

@@ -46,7 +46,9 @@ def _in_chunks(a: LayerActivations, batch: Batch, computed: Mask) -> Iterator[In
     p, w, size = a.p, a.w, batch.size
     alike, chunks = _are_gradients(a, size), largest_divisor(size, MAX_CHUNKS)
     gradients, of_batch = largest_first(w, np.flatnonzero(alike & computed)), w.in_arena & depend_on_batch(a, size)
-    if chunks < 2 or p.extent[gradients].sum() < MIN_GRADIENTS * w.peak or _needs_all_samples(a, size, alike):
+    if chunks < 2 or not len(gradients) or p.extent[gradients].sum() < MIN_GRADIENTS * w.peak:
+        return
+    if _needs_all_samples(a, size, alike):
         return
     only = w.only(of_batch)
     best, fewer = -only + only // chunks, a.kept_otherwise // chunks

@@ -1,0 +1,92 @@
+"""Rules of `diff` on texts that are damaged, or that other front ends print."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from xlamem.compare import argument_edits, gather_edits, gathers, program_edits, shape_edits
+from xlamem.compare.rows import Shape, parsed
+
+GROUPS = "dimensions={0}, replica_groups={{0,1,2,3}}"
+
+
+@pytest.mark.parametrize(
+    ("opcode", "shape", "attributes", "whole"),
+    [
+        ("all-gather", "f32[8,5]{1,0}", GROUPS, (8, 5)),
+        ("all-gather-start", "(f32[2,5]{1,0}, f32[8,5]{1,0})", GROUPS, (8, 5)),
+        # Several arrays that the compiler has combined have one op_name.
+        ("all-gather", "(f32[8,5]{1,0}, f32[8,6]{1,0})", GROUPS, None),
+        ("all-gather-start", "((f32[2,5], f32[2,6]), (f32[8,5], f32[8,6]))", GROUPS, None),
+        ("all-gather-start", "((f32[2,5]), (f32[8,5]))", GROUPS, None),
+        ("all-gather", "f32[8,5]{1,0}", GROUPS.replace("{0}", "{2}"), None),
+        ("all-gather", "f32[8,5]{1,0}", GROUPS.replace("{0}", f"{{{'9' * 5000}}}"), None),
+        ("all-gather", f"f32[{'8' * 5000},5]", GROUPS, None),
+    ],
+)  # fmt: skip
+def test_what_an_all_gather_makes_whole(opcode: str, shape: str, attributes: str, whole: Any) -> None:
+    found = gathers._gather("GPT/head", opcode, shape, attributes)
+    assert (found and found.whole.dimensions) == whole
+    assert found is None or (found.part.dimensions, found.devices, found.path) == ((2, 5), 4, "GPT/head")
+
+
+def test_dimensions_that_no_array_has() -> None:
+    assert parsed(f"f32[{'9' * 18},2]") == Shape("f32", (10**18 - 1, 2))
+    assert parsed(f"f32[2,{'9' * 19}]") is None
+    assert parsed(f"f32[{'9' * 5000}]") is None
+
+
+def test_numbers_of_elements_that_exceed_64_bits() -> None:
+    shapes = ["f32[3037000500,3037000500]", "f32[3,4]", "f32[9223372036854775807]", "(f32[2])", None]
+    rows: Any = SimpleNamespace(text=lambda column: (np.arange(5), pa.array(shapes, pa.string())))
+    found = gather_edits._elements(SimpleNamespace(rows=rows), 0, {(7,)})  # type: ignore[arg-type]
+    assert found.tolist() == [-1, 12, -1, -1, -1]
+    assert gather_edits._number((1 << 62, 2)) == -1
+    assert gather_edits._number((1 << 62, 1)) == 1 << 62
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "wanted"),
+    [
+        ("params['x[0]']['w']", ["params['y']"], "params['x[0]']"),
+        ("params['a.b'].c", ["params['b']"], "params['a.b']"),
+        ("state.ema['w']", ["state.params['w']"], "state.ema"), ("state['w']", ["x"], "state"),
+        ("['']['w']", ["['x']"], "['']"), ("", ["x"], ""), ("a['b", ["x"], "a"), ("a['b", ["a.c"], "a['b"),
+        ("a" + "[0]" * 40, ["a" + "[0]" * 39 + "[1]"], "a" + "[0]" * 40),
+    ],
+)  # fmt: skip
+def test_what_names_of_arguments_begin_with(name: str, known: list[str], wanted: str) -> None:
+    assert argument_edits._shortest(name, sorted(known)) == wanted
+
+
+def test_a_call_of_an_unknown_function() -> None:
+    """Its line is what is known then."""
+    frames = pa.table({"id": [1, 2], "parent": [0, 1], "line": [8, 9], "function": pa.nulls(2, pa.string()),
+                       "file": ["/m/model.py"] * 2})  # fmt: skip
+    names: Any = SimpleNamespace(frames=np.array([2, 2]), instructions=lambda pattern: np.array([0, 1]))
+    p: Any = SimpleNamespace(tables={"frames": frames})
+    assert program_edits._call(p, names, ("model.py", None), "model.py:8") == "model.py:8"
+
+
+def test_only_calls_that_are_listed_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(program_edits, "_call", lambda p, names, caller, line: asked.append(caller) or f"! {line}")
+    callers: list[Any] = [("m.py", f"f{i}") for i in range(9)]
+    found = program_edits._calls(None, None, callers, {c: c[1] for c in callers})  # type: ignore[arg-type]
+    assert found == ["! f0", "! f1", "! f2", *(f"f{i}" for i in range(3, 9))]
+    assert len(asked) == 3
+
+
+def test_loops_of_a_dump_without_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not known, not gone."""
+    empty: Any = SimpleNamespace(tables={"instructions": pa.table({"op_name": pa.array([], pa.string())})})
+    assert shape_edits._trip_counts_in_model(empty) is None
+    for counts in ((None, [4]), ([4], None), (None, None)):
+        monkeypatch.setattr(shape_edits, "_trip_counts_in_model", lambda p, counts=counts: counts[p])
+        c: Any = SimpleNamespace(m=SimpleNamespace(a=0, b=1))
+        assert not [*shape_edits.loops(c)]
