@@ -15,7 +15,7 @@ from .buffer_names import stack_frames
 from .callers import Function, Functions
 from .clones import are_clones, originals
 from .columns import Ints, Mask, encoded, flags_of, ints, match_dictionaries, take
-from .op_names import matching, scopes
+from .op_names import scopes
 from .origins import has_opcode, operands_of, origins, uses_of
 from .program import distinct_rows
 from .stacks import LoopActivations, with_most_bytes
@@ -24,8 +24,6 @@ from .what_if import largest_groups
 
 _LAYER = r"^(?P<layer>(?:[^/]*/)*?[^/]*?\d+\]?)(?:/|$)"
 """A scope up to its first numbered component."""
-_REMAT = r"\.remat"
-"""Names of instructions that XLA's rematerialization adds."""
 IN_FUNCTION = 0.9
 """Share of the bytes of repeated lines that a function must have computed to be the one that is repeated."""
 
@@ -190,11 +188,6 @@ class LayerActivations(LoopActivations):
         found = np.zeros(len(own), bool)
         found[value[is_outside]] = True
         return found
-
-    def is_computed_again(self, values: Ints) -> Mask:
-        """Return whether the compiler has chosen to compute each value a second time, by its name."""
-        codes, names = self.p.names
-        return flags_of(matching(names, _REMAT), codes[values])
 
     @cached_property
     def rematerialized(self) -> Ints:

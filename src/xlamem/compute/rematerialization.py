@@ -9,6 +9,7 @@ import numpy as np
 
 from .activations import BACKWARD, FORWARD, NO_PHASE
 from .bounds import of_values, with_vmem
+from .clones import are_clones
 from .columns import Mask, encoded
 from .interventions import MIN_SHARE, NARROWER, Intervention
 from .layers import LayerActivations, Layers
@@ -92,7 +93,7 @@ def _without_layers(a: LayerActivations, layers: Layers, *, certain: bool) -> tu
 
     The compiler decides when it recomputes. At worst, the activations of a layer are there twice, and nothing is saved.
     """
-    w, is_tpu, again = a.w, a.p.tables.platform == "tpu", a.is_computed_again(layers.values)
+    w, is_tpu, cloned = a.w, a.p.tables.platform == "tpu", are_clones(a.p)[layers.values]
     extent, layer = a.p.extent[layers.values], np.unique(layers.layer, return_inverse=True)[1].ravel()
     largest = int(np.bincount(layer, extent).max())
     in_flight = np.where(a.is_backward, largest, 0)
@@ -105,11 +106,11 @@ def _without_layers(a: LayerActivations, layers: Layers, *, certain: bool) -> tu
     # Results that other code reads are kept. Those of a single product are most of a layer.
     is_helper = products < MIN_PRODUCTS and (products > 0 or layers.function is not None)
     # Where memory is scarce, XLA computes some again by itself, as checkpoints do if it has one layer at a time.
-    is_recomputed = bool(2 * at_peak[again].sum() > at_peak.sum())
+    is_recomputed = bool(2 * at_peak[cloned].sum() > at_peak.sum())
     of_one_layer = is_recomputed and bool(2 * np.bincount(layer, at_peak).max() > at_peak.sum())
     if is_helper or of_one_layer or passed_on.all() or w.saved(Change(0, in_flight - only)) <= 0:
         upper = 0
-    change = Change(0, in_flight - a.only_in_slots(layers.values[~(again | passed_on)]))
+    change = Change(0, in_flight - a.only_in_slots(layers.values[~(cloned | passed_on)]))
     estimate = w.saved(change)
     is_known = certain and is_tpu and a.has_uses and estimate > 0 and products >= MIN_PRODUCTS and not is_recomputed
     return change, int(LAYER_LOWER * estimate) if is_known else -largest, upper
