@@ -737,7 +737,7 @@ def test_another_share_of_the_forward_pass(
 ) -> None:
     """More than a fifth fewer or more of both the number and the share."""
     monkeypatch.setattr(program_edits, "_by_pass_of_instructions", lambda names: names)
-    c: Any = SimpleNamespace(op_names=(a, b))
+    c: Any = SimpleNamespace(op_names=(a, b), has_hlo=True)
     assert program_edits._is_other_share(c) is other
 
 

@@ -225,13 +225,70 @@ def test_operations_inside_of_fusions(make: Callable[..., Path], hlo: bool) -> N
     sides = [*always, recomputed], [*always, "jvp()/exp", "jvp()/exp"]
     more, none = (xlamem.read(make(with_hlo(side, hlo=hlo))) for side in sides)
     assert texts(more, none, "operations") == ["new: exp"] * hlo
-    unknown = "other operations, unknown without the HLO texts"
+    unknown = "operations may differ, but are unknown without the HLO texts"
     number = "recomputes 0 instead of 2 instructions" if hlo else "recomputes nothing"
     assert number in recomputations(more, none)[0]
     d = xlamem.diff(*(xlamem.read(make(with_hlo(side, hlo=hlo))) for side in (["mul"], ["mul", "mul", "exp"])))
     assert [r["text"] for r in d.edits.to_pylist() if r["kind"] in ("operations", "instructions")] == (
         ["new: exp"] if hlo else [unknown]
     )
+
+
+@pytest.mark.parametrize(
+    ("paths", "text"),
+    [
+        (["jit(relu)/max", "jit(relu)/max"], []), (["jit(silu)/mul", "jit(silu)/logistic", "jit(silu)/exp"], []),
+        (["jit(_take)/jit(_where)/select_n"], []), (["qk,kd->qd/dot_general"], ["new: qk,kd->qd"]),
+        (["head/conv_general_dilated", "head/jit(relu)/max"], ["new: head"]), (["dot_general"], ["new: dot_general"]),
+        ([f"norm/{name}" for name in ("mul", "sub", "rsqrt", "add")], ["new: norm"]),
+        ([f"block/{name}" for name in ("a/mul", "a/sub", "b/tanh", "b/exp")], ["new: block"]),
+    ],
+)  # fmt: skip
+def test_scopes_without_hlo_texts(paths: list[str], text: list[str], make: Callable[..., Path]) -> None:
+    """All operations of a scope may be inside of fusions that have other names: a product never is, nor are many."""
+    always = ["mul", "tanh", "cos", "sin", *(f"layer_{i}/exp" for i in range(9))]
+    few, more = (xlamem.read(make(with_op_names([*always, *others]))) for others in ([], paths))
+    assert texts(few, more, "operations") == text
+    assert texts(more, few, "operations") == [part.replace("new", "gone") for part in text]
+    assert texts(few, more, "instructions") == ["operations may differ, but are unknown without the HLO texts"]
+
+
+@pytest.mark.parametrize("hlo", [True, False])
+def test_numbers_of_recomputed_instructions(make: Callable[..., Path], hlo: bool) -> None:
+    """Without the HLO text, another number of names, of any operation but products, may be due to other fusions."""
+    again = "transpose(jvp())/checkpoint/rematted_computation"
+    forward = [f"jvp()/{name}" for name in ("dot_general", "tanh", "mul", "sin", "cos")]
+
+    def program(*names: str, checkpoint: str = "checkpoint/mul") -> xlamem.Dump:
+        backward = [f"transpose(jvp())/{checkpoint}", *(f"{again}/{name}" for name in names)]
+        return xlamem.read(make(with_hlo([*forward, *backward], hlo=hlo)))
+
+    def edits(a: xlamem.Dump, b: xlamem.Dump) -> list[str]:
+        return [text.removeprefix("the backward pass recomputes ") for text in recomputations(a, b)]
+
+    none, few, many = program(checkpoint="mul"), program("tanh"), program("tanh", "mul", "sin", "cos")
+    product, fewer = program("dot_general"), program("tanh", "mul", "dot_general")
+    assert bool(edits(few, many)) == bool(edits(many, few)) == hlo
+    if not hlo:
+        gone, new = "jax.checkpoint is gone: ", "jax.checkpoint is new: "
+        assert edits(few, none) == [f"{gone}the backward pass recomputes nothing"]
+        assert edits(none, few) == [f"{new}the backward pass recomputes more instructions"]
+        assert edits(few, product) == ["other instructions, now also dot_general"]
+        assert edits(product, few) == ["other instructions, no longer dot_general"]
+        assert edits(many, fewer) == ["other instructions, now also dot_general"]
+        assert edits(fewer, many) == ["other instructions, no longer dot_general"]
+        assert edits(few, fewer) == ["more instructions, now also dot_general"]
+
+
+@pytest.mark.parametrize("hlo", [True, False])
+def test_a_checkpoint_around_more_without_hlo_texts(make: Callable[..., Path], hlo: bool) -> None:
+    """Other names of fusions may be inside of it."""
+    names = ("mul", "sin", "cos")
+    always = ["jvp()/tanh", "transpose(jvp())/checkpoint/tanh", "transpose(jvp())/checkpoint/rematted_computation/tanh"]
+    sides = ([f"transpose(jvp()){where}/{name}" for name in names] for where in ("", "/checkpoint"))
+    a, b = (xlamem.read(make(with_hlo([*always, *side], hlo=hlo))) for side in sides)
+    assert recomputations(a, b) == ["jax.checkpoint is around more of the model"] * hlo
+    assert recomputations(b, a) == ["jax.checkpoint is around less of the model"] * hlo
 
 
 def test_calls_are_no_operations(make: Callable[..., Path]) -> None:

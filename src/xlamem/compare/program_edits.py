@@ -29,7 +29,7 @@ from .compiler import (
     module_of,
     other_changelist,
 )
-from .context import MAX_NAMES, Context, Edit, Evidence, Names, are, largest, listed, with_scopes
+from .context import MAX_NAMES, PRODUCT_NAME, Context, Edit, Evidence, Names, are, largest, listed, with_scopes
 from .graph import both_sides
 from .interface import caller_shapes
 from .rows import ShapePairs, shape_text
@@ -56,11 +56,15 @@ NESTED = r"\btranspose\(.*\bcheckpoint/.*\bcheckpoint/"
 """The op_names of the backward pass of what two calls of `jax.checkpoint` contain, one inside of the other."""
 UNFUSED = r"^(?:custom-call|sort|topk|fft|cholesky|triangular-solve|rng-bit-generator)$"
 """Opcodes that XLA does not put into fusions."""
-UNKNOWN = "other operations, unknown without the HLO texts"
+MIN_OPERATIONS = 4
+"""Minimum number of operations of a scope that fusions do not all contain on the other side."""
+UNKNOWN = "operations may differ, but are unknown without the HLO texts"
 CHECKPOINTED_CALL = r"(?:^|/)(?:checkpoint|remat\d*)$"
 """Operations whose innermost stack frame is the call of a function with `jax.checkpoint`."""
 LIBRARY = r"[/\\](?:(?:jax|haiku|optax)[/\\]_src|flax[/\\](?:core|linen|nnx))[/\\]|[/\\]equinox[/\\](?:_|internal)"
 """Files of libraries that wrap `jax.checkpoint`, wherever they are installed."""
+NOW_ALSO, NO_LONGER = "now also", "no longer"
+"""Whether it is B or A that recomputes an operation which the other one does not."""
 MIN_CHANGE = 0.2
 """The backward pass recomputes more or less if the share of recomputed instructions differs by this part of it."""
 MIN_ENTERED = 3
@@ -128,12 +132,12 @@ def rematerialization(c: Context) -> Iterator[Edit]:
         return
     before, after = (names.count(RECOMPUTED) for names in c.op_names)
     operations, (saved_a, saved_b) = _recomputed_on_one_side(c), _saved_operations(c)
-    entered = _entered_checkpoints(c)
+    entered = _entered_checkpoints(c) if c.has_hlo else 0  # fusions have the name of one of their operations
     recomputes_other = bool(any(operations.values()) or entered or _is_other_share(c))
     nested_a, nested_b = (names.count(NESTED) > 0 for names in c.op_names)
     if not recomputes_other and saved_a == saved_b and nested_a == nested_b:
         return
-    recomputes = f"the backward pass recomputes {_recomputed(c, before, after)}"
+    recomputes = f"the backward pass recomputes {_recomputed(c, before, after, operations)}"
     recomputes += "".join(f", {word} {listed(paths)}" for word, paths in operations.items() if paths)
     saves = f"saves {saved_b:,} instead of {count(saved_a, 'operation')} of the forward pass"
     gone, new = _calls_of_one_side(c)
@@ -159,19 +163,30 @@ def rematerialization(c: Context) -> Iterator[Edit]:
     yield Edit("rematerialization", text, claims, "names")
 
 
-def _recomputed(c: Context, before: int, after: int) -> str:
-    """Return how many instructions are recomputed; a part of them is not known without the HLO text."""
+def _recomputed(c: Context, before: int, after: int, operations: dict[str, list[str]]) -> str:
+    """Return how many instructions are recomputed; a part of them is not known without the HLO text.
+
+    If both sides recompute any, only operations of one side, and their direction, tell whether these are more.
+    """
     if c.has_hlo:
         return f"{after:,} instead of {count(before, 'instruction')}"
-    return "nothing" if not after else f"{'more' if after > before else 'fewer'} instructions"
+    if not after:
+        return "nothing"
+    now_also, no_longer = (bool(operations.get(word)) for word in (NOW_ALSO, NO_LONGER))
+    if not before or (after > before and now_also and not no_longer):
+        return "more instructions"
+    return f"{'fewer' if after < before and no_longer and not now_also else 'other'} instructions"
 
 
 def _is_other_share(c: Context) -> bool:
     """Return whether another number of instructions and another share of the forward pass are recomputed.
 
-    More layers, or an unrolled loop, repeat both. Moves and conversions depend on the optimizations of XLA.
+    More layers, or an unrolled loop, repeat both. Moves and conversions depend on the optimizations of XLA. Without the
+    HLO texts, so do the numbers: it is only known that one side recomputes nothing.
     """
     (before, forward_a), (after, forward_b) = map(_by_pass_of_instructions, c.op_names)
+    if not c.has_hlo:
+        return (before > 0) != (after > 0)
     pairs = (before, after), (before * forward_b, after * forward_a)
     return all(abs(a - b) > MIN_CHANGE * max(a, b) for a, b in pairs)
 
@@ -217,7 +232,8 @@ def _saved_operations(c: Context) -> tuple[int, int]:
 def _recomputed_on_one_side(c: Context) -> dict[str, list[str]]:
     """Return the operations of both forward passes that only one of two recomputing backward passes repeats.
 
-    The policy of `jax.checkpoint` decides that. Moves depend on the optimizations of XLA.
+    The policy of `jax.checkpoint` decides that. Moves depend on the optimizations of XLA. Without the HLO texts, only
+    products count: fusions have their names.
     """
     (a, forward_a), (b, forward_b) = map(_by_pass, c.lines)
     if not a or not b:
@@ -226,8 +242,9 @@ def _recomputed_on_one_side(c: Context) -> dict[str, list[str]]:
     lines_a, lines_b = _lines_of(around, forward_a), _lines_of(around, forward_b)
     single = [path for path in around if lines_a[path] == lines_b[path] > 0]
     moves = ends_in_move(pa.array(single, pa.string())).tolist()
-    kept = [path for path, is_move in zip(single, moves, strict=True) if not is_move]
-    return {"now also": [path for path in kept if path in b], "no longer": [path for path in kept if path in a]}
+    kept = [path for path, is_move in zip(single, moves, strict=True)
+            if not is_move and (c.has_hlo or re.search(PRODUCT_NAME, path))]  # fmt: skip
+    return {NOW_ALSO: [path for path in kept if path in b], NO_LONGER: [path for path in kept if path in a]}
 
 
 def _by_pass(lines: Counter[str]) -> tuple[dict[str, set[str]], Counter[str]]:
@@ -441,9 +458,9 @@ def operations(c: Context) -> Iterator[Edit]:
         return  # scopes were renamed
     a, b = with_scopes(leaves_a), with_scopes(leaves_b)
     new, gone = (_outermost(mine - theirs) for mine, theirs in ((b, a), (a, b)))
-    if not c.has_hlo:  # fusions contain other operations than that of their name, but few have all of a scope
-        new, gone = (s - (mine - alone) for s, mine, alone in zip((new, gone), (leaves_b, leaves_a), _unfused(c)[::-1],
-                                                                  strict=True))  # fmt: skip
+    if not c.has_hlo:
+        unfused_a, unfused_b = _unfused(c)
+        new, gone = new & _visible(only_b, unfused_b), gone & _visible(only_a, unfused_a)
     if not new and not gone:
         return
     weights = c.rows.bytes_of_paths()
@@ -458,6 +475,17 @@ def _unfused(c: Context) -> tuple[set[str | None], set[str | None]]:
                                                                            & (names.codes >= 0)]))))
             for names, opcodes in zip(c.op_names, c.opcodes, strict=True))  # fmt: skip
     return a, b
+
+
+def _visible(paths: set[str], unfused: set[str | None]) -> set[str]:
+    """Return the operations and scopes that would have names on the other side, too, if they were there.
+
+    Fusions contain other operations than that of their name. They have the names of products, and few have all of
+    several operations of a scope.
+    """
+    certain = with_scopes(path for path in paths if path in unfused or re.search(PRODUCT_NAME, path))
+    numbers = Counter(scope for path in paths for scope in with_scopes([path]))
+    return certain | {scope for scope, n in numbers.items() if n >= MIN_OPERATIONS}
 
 
 def _paths(names: Names) -> set[str]:

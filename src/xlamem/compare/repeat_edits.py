@@ -9,14 +9,13 @@ import numpy as np
 
 from ..compute.columns import Mask, flags_of, take
 from ..compute.op_names import matching
-from .context import Context, Edit, Names, listed
+from .context import PRODUCT_NAME, Context, Edit, Names, listed
 from .program_edits import layers_changed, rematerialization
 from .rows import replaced_dimensions
 from .shape_edits import loops
 
-PRODUCT = r"^(?:convolution|dot|fft)$"
 LIBRARY_CALL = r"^custom-call$"
-PRODUCT_NAME = r"(?:^|/)(?:dot_general|conv_general_dilated)$"
+PRODUCT = r"^(?:convolution|dot|fft)$"
 """Products: XLA does not copy them into several fusions, as it does with what is cheap to compute."""
 COPIED = r"\.remat"
 """The names of instructions that XLA computes a second time."""
