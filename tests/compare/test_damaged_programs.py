@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from xlamem.compare import argument_edits, gather_edits, gathers, program_edits, shape_edits
+from xlamem.compare import argument_edits, edits, gather_edits, gathers, program_edits, shape_edits
+from xlamem.compare.context import Context, Edit
 from xlamem.compare.rows import Shape, parsed
 
 GROUPS = "dimensions={0}, replica_groups={{0,1,2,3}}"
@@ -90,3 +91,33 @@ def test_loops_of_a_dump_without_instructions(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(shape_edits, "_trip_counts_in_model", lambda p, counts=counts: counts[p])
         c: Any = SimpleNamespace(m=SimpleNamespace(a=0, b=1))
         assert not [*shape_edits.loops(c)]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_names_of_a_dump_without_instructions(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is found in names may be there: the dump lacks the used values."""
+    found = [Edit("operations", f"found in {e}", np.array([e == "names", True]), e) for e in ("names", "buffers")]
+    monkeypatch.setattr(edits, "RULES", (lambda c: iter(found),))
+    monkeypatch.setattr(edits, "RULES_OF_REST", ())
+    monkeypatch.setattr(edits, "Context", lambda m, rows: SimpleNamespace(has_names=known))
+    rows: Any = SimpleNamespace(n=2)
+    made, explained = edits.find_edits(None, rows)  # type: ignore[arg-type]
+    assert [e.evidence for e in made] == (["names"] if known else []) + ["buffers"]
+    assert explained.tolist() == ([0, 0] if known else [-1, 0])
+
+
+@pytest.mark.parametrize(
+    ("rows", "has_hlo", "known"),
+    [((5, 5), False, True), ((5, 0), False, False), ((0, 5), False, False), ((5, 0), True, True)],
+)
+def test_whether_names_are_known(rows: Any, has_hlo: bool, known: bool) -> None:
+    a, b = (SimpleNamespace(tables={"instructions": SimpleNamespace(num_rows=n)}) for n in rows)
+    c: Any = SimpleNamespace(has_hlo=has_hlo, m=SimpleNamespace(a=a, b=b))
+    assert Context.has_names.func(c) is known  # type: ignore[attr-defined]
+
+
+def test_collectives_of_a_dump_without_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = SimpleNamespace(differ=lambda other: True, counts={"all-gather": 5}), SimpleNamespace(counts={})
+    monkeypatch.setattr(shape_edits, "_collectives", lambda c: sides)
+    c: Any = SimpleNamespace(has_names=False)
+    assert not [*shape_edits._resharded_buffers(c)]

@@ -61,7 +61,7 @@ def test_an_edit_within_another_is_stated_once(monkeypatch: pytest.MonkeyPatch) 
         made = [Edit("loops", text, np.array(claimed), "names") for text, claimed in texts]
         monkeypatch.setattr(edits, "RULES", (lambda _: iter(made),))
         monkeypatch.setattr(edits, "RULES_OF_REST", ())
-        monkeypatch.setattr(edits, "Context", lambda *_: None)
+        monkeypatch.setattr(edits, "Context", lambda *_: SimpleNamespace(has_names=True))
         matching: Any = None
         rows: Any = SimpleNamespace(n=2)
         return [edit.text for edit in edits.find_edits(matching, rows)[0]]

@@ -263,6 +263,11 @@ class Context:
         bodies = [hlo_body(p.tables) for p in (self.m.a, self.m.b)]
         return [body for body in bodies if body is not None]
 
+    @cached_property
+    def has_names(self) -> bool:
+        """Whether the op_names of both programs are known: a dump may lack the used values."""
+        return self.has_hlo or all(p.tables["instructions"].num_rows for p in (self.m.a, self.m.b))
+
     @property
     def has_hlo(self) -> bool:
         """Whether both HLO texts are there. Datasets and memory files lack what is inside of fusions."""

@@ -70,12 +70,15 @@ RULES_OF_REST: tuple[Callable[[Context, Mask], Iterator[Edit]], ...] = (
 def find_edits(m: Matching, rows: Differences) -> tuple[list[Edit], Ints]:
     """Return what differs between two programs, and the edit that explains each contribution, -1 for none.
 
-    An edit that an earlier one states as well, such as the dimension of a scan, counts only if it explains more.
+    An edit that an earlier one states as well, such as the dimension of a scan, counts only if it explains more. Those
+    found in names do not count if a side has none: they are not gone.
     """
     context, edits = Context(m, rows), list[Edit]()
     explained = np.full(rows.n, -1, np.int64)
     for rule in RULES:
         for edit in rule(context):
+            if edit.evidence == "names" and not context.has_names:
+                continue
             claims = (explained < 0) & edit.claims
             if not claims.any() and any(edit.text in earlier.text for earlier in edits):
                 continue

@@ -101,7 +101,7 @@ def _times(ratio: Fraction) -> str:
 def _resharded_buffers(c: Context) -> Iterator[Edit]:
     """Find collectives that differ, and a factor by which many buffers are larger or smaller on each device."""
     before, after = _collectives(c)
-    if not before.differ(after):
+    if not c.has_names or not before.differ(after):
         return
     changed = [o for o in sorted({*before.counts, *after.counts}) if before.counts[o] != after.counts[o]]
     text = f"other collectives: {listed([f'{o} {before.counts[o]:,} -> {after.counts[o]:,}' for o in changed])}"
