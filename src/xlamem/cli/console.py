@@ -123,7 +123,7 @@ def note(message: str) -> None:
 
 
 def _message(styled: str, label: str, message: str) -> None:
-    """Write a message to stderr, wrapped in a terminal: one of a log, or of a pipe, stays a line."""
+    """Write a message to stderr. It is wrapped in a terminal, and stays on one line in logs and pipes."""
     text = visible(message)
     if sys.stderr.isatty():
         first, *more = text.split("\n")

@@ -289,7 +289,7 @@ def _calls_of_one_side(c: Context) -> tuple[list[str], list[str]]:
 
 
 def _calls(p: Program, names: Names, callers: list[Caller], lines: dict[Caller, str]) -> list[str]:
-    """Return the calls of these callers. Only of the first ones, which are listed, it is looked up what is called."""
+    """Return the calls of these callers. Only for those that are listed, the called function is looked up."""
     shown = [_call(p, names, caller, lines[caller]) for caller in callers[:MAX_NAMES]]
     return shown + [lines[caller] for caller in callers[MAX_NAMES:]]
 
@@ -459,7 +459,7 @@ def operations(c: Context) -> Iterator[Edit]:
     a, b = with_scopes(leaves_a), with_scopes(leaves_b)
     new, gone = (_outermost(mine - theirs) for mine, theirs in ((b, a), (a, b)))
     if not c.has_hlo:
-        unfused_a, unfused_b = _unfused(c)
+        unfused_a, unfused_b = both_sides(lambda side: _unfused(*side), *zip(c.op_names, c.opcodes, strict=True))
         new, gone = new & _visible(only_b, unfused_b), gone & _visible(only_a, unfused_a)
     if not new and not gone:
         return
@@ -469,12 +469,10 @@ def operations(c: Context) -> Iterator[Edit]:
     yield Edit("operations", "; ".join(parts), c.rows.in_scopes({*new, *gone, *around} - {""}), "names")
 
 
-def _unfused(c: Context) -> tuple[set[str | None], set[str | None]]:
-    """Return the operations of both programs that are never in a fusion."""
-    a, b = (_folded(pc.take(names.texts, arrow_array(np.unique(names.codes[opcodes.instructions(UNFUSED)
-                                                                           & (names.codes >= 0)]))))
-            for names, opcodes in zip(c.op_names, c.opcodes, strict=True))  # fmt: skip
-    return a, b
+def _unfused(names: Names, opcodes: Names) -> set[str | None]:
+    """Return the operations of a program that are never in a fusion."""
+    codes = np.unique(names.codes[opcodes.instructions(UNFUSED)])
+    return _folded(pc.take(names.texts, arrow_array(codes[codes >= 0])))
 
 
 def _visible(paths: set[str], unfused: set[str | None]) -> set[str]:

@@ -98,7 +98,7 @@ def _types(a: Shape, b: Shape) -> set[tuple[str, str]]:
 
 
 def arrays_of_rest(c: Context, rest: Mask) -> Iterator[Edit]:
-    """Find the array that most of these bytes are, if an operation of both programs makes it in one of them only.
+    """Find the array that takes most of these bytes, if an operation of both programs makes it in one of them only.
 
     So it is if a model computes the logits of fewer positions: XLA fuses the product with what reads it then.
     """

@@ -56,7 +56,7 @@ UNNAMED = "parameter "
 MAX_SHAPES = 5
 """Maximum number of shapes that are proposed to be changed."""
 MAX_RESULTS = 16
-"""Maximum number of results of collectives of which it is asked what they are, the largest first."""
+"""Maximum number of results of collectives that are classified, the largest first."""
 MAX_GRANULE = 1 << 16
 """Maximum size of the cells of an arena."""
 MIN_SMALL_BUFFERS = 64
@@ -514,7 +514,7 @@ def _collective(w: WhatIf, opcode: str, members: Mask) -> Intervention:
 
 
 def _others_sharded(w: WhatIf, values: Ints, members: Mask, upper: int) -> int:
-    """Return an upper bound if all that has to do with these results of collectives is sharded as well.
+    """Return an upper bound that allows for other arrays to be sharded along with these results.
 
     That is what has as many samples as activations among them, and outputs with the dimensions of one of them.
     """
