@@ -22,6 +22,7 @@ from xlamem.parse.fingerprints import _sums, without_number
 from xlamem.parse.interners import FixedDictionary, Interner, Interners
 from xlamem.parse.modules import is_one_module
 from xlamem.parse.tables import Chunk, table_of, table_of_rows
+from xlamem.parse.threads import ThreadPool
 
 WORDS = ["aa", "bbbb", "", "cc", "dddddddd", "e", "ff"]
 
@@ -353,9 +354,10 @@ HloLiveRange not available
 """
 
 
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("size", [1, 2, 7, 18, 30, 60])
-def test_heads_that_are_searched_block_by_block(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same are found as in one piece, and each block is evicted."""
+def test_heads_that_are_searched_piece_by_piece(size: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same are found as in one piece, and each piece is evicted."""
     evicted: list[tuple[int, int]] = []
 
     def evict(data: memoryview, begin: int, end: int) -> None:
@@ -363,19 +365,21 @@ def test_heads_that_are_searched_block_by_block(size: int, monkeypatch: pytest.M
         evicted.append((begin, end))
 
     monkeypatch.setattr(outline, "evict_pages", evict)
+    pool = ThreadPool(threads)
     whole = memoryview(HEADS)
-    expected = outline._locate(whole, False)
+    expected = outline._locate(whole, False, pool)
     words = [b"Buffer", b"Total", b"Used", b"HloLiveRange (", b"HloLiveRange n"]
     assert ([offset for _, offset in expected], evicted) == ([HEADS.index(word) for word in words], [])
+    monkeypatch.setattr(outline, "MIN_PIECE_BYTES", 1)
+    monkeypatch.setattr(outline, "MAX_PIECE_BYTES", size)
     for text in (whole, whole[:-1], whole[: HEADS.index(b"Used")]):
         evicted.clear()
-        monkeypatch.setattr(outline, "EVICT_BYTES", size)
-        assert outline._locate(text, False) == [head for head in expected if head[1] < len(text)]
-        begins, ends = zip(*evicted, strict=True)
+        assert outline._locate(text, False, pool) == [head for head in expected if head[1] < len(text)]
+        begins, ends = zip(*sorted(evicted), strict=True)
         assert (*begins, len(text)) == (0, *ends)
         assert all(text[end - 1] == 10 for end in ends[:-1])
     evicted.clear()
-    assert (outline._locate(whole, True), evicted) == (expected[:1], [])
+    assert (outline._locate(whole, True, pool), evicted) == (expected[:1], [])
 
 
 # -- fingerprints

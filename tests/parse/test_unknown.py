@@ -25,6 +25,7 @@ from xlamem.input.find import Source
 from xlamem.parse import checks, diagnostics, whole
 from xlamem.parse import outline as outlines
 from xlamem.parse import pieces as streaming
+from xlamem.parse.threads import ThreadPool
 
 TABLES = [t.name for t in schema.SECTION_TABLES]
 ERAS = [
@@ -333,7 +334,7 @@ def test_lines_are_found_in_blocks_of_any_size(size: int, monkeypatch: pytest.Mo
 def test_a_line_may_have_two_faults_of_a_kind() -> None:
     """What is expected tells them apart; each is reported once, in the order of the text."""
     (member,) = held("x", {"buffer-assignment": b"BufferAssignment:\n"}).members
-    file = outlines.outline(member, 0, diagnostics.Diagnostics())  # the sections refer to it
+    file = outlines.outline(member, 0, diagnostics.Diagnostics(), ThreadPool(1))  # the sections refer to it
     (section,) = file.sections
     code = _lines.CODES.index("instruction_differs")
     faults = np.array([[code, 10, 2], [code, 10, 1], [code, 5, 1], [code, 10, 2]])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +18,10 @@ from ..input.find import Member
 from .arrays import Ints
 from .batch import ASSIGNMENT, FLAGS, HLO, LIVE, REPORT, USED, File, Section
 from .diagnostics import MAX_ROWS, Diagnostics
+from .threads import ThreadPool
 
-EVICT_BYTES = 256 << 20
-"""Number of bytes to search before their pages are evicted."""
+MIN_PIECE_BYTES, MAX_PIECE_BYTES = 2 << 20, 256 << 20
+"""Limits of what one thread searches for heads at once. If there is more text, its pages are evicted from memory."""
 
 MAX_HEAD_BYTES = 200
 """Maximum length of a section's head line; longer lines are reported as unknown."""
@@ -43,7 +46,7 @@ _WHOLE_FILE: dict[str, str] = {"hlo": HLO, **dict.fromkeys(names.FLAG_EXTENSIONS
 _PLAIN_HEADS = (b"BufferAssignment:\n", b"Used values:\n")
 
 
-def outline(member: Member, ordinal: int, diagnostics: Diagnostics) -> File:
+def outline(member: Member, ordinal: int, diagnostics: Diagnostics, pool: ThreadPool) -> File:
     """Load a member and find its sections; lines outside of them become diagnostics."""
     text = member.load()
     data, size = text.data, len(text.data)
@@ -59,7 +62,7 @@ def outline(member: Member, ordinal: int, diagnostics: Diagnostics) -> File:
     elif kind := _WHOLE_FILE.get(member.role):
         file.sections.append(Section(kind, weakref.ref(file), 0, file.end, 0))
     else:
-        _Outliner(file, diagnostics).add_sections(member.file_name)
+        _Outliner(file, diagnostics, pool).add_sections(member.file_name)
     if not ends_in_newline and size:
         _check_last_line(file, diagnostics)
     return file
@@ -97,8 +100,8 @@ def _match(head: _Head, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
 class _Outliner:
     """Turns the heads of one file into sections."""
 
-    def __init__(self, file: File, diagnostics: Diagnostics) -> None:
-        self._file, self._diagnostics = file, diagnostics
+    def __init__(self, file: File, diagnostics: Diagnostics, pool: ThreadPool) -> None:
+        self._file, self._diagnostics, self._pool = file, diagnostics, pool
         self._owner = weakref.ref(file)
         self._total: tuple[int, int | None] | None = None
         """Offset and number of the last "Total bytes used" that does not belong to a section yet."""
@@ -118,7 +121,7 @@ class _Outliner:
 
     def _heads(self, file_name: str) -> list[_Head]:
         data, end = self._file.text.data, self._file.end
-        lines = [(k, o) for k, o in _head_lines(data, file_name) if o < end or k == _lines.LIVE_UNAVAILABLE]
+        lines = [(k, o) for k, o in _head_lines(data, file_name, self._pool) if o < end or k == _lines.LIVE_UNAVAILABLE]
         following = [*lines, (None, end)][1:]
         return [
             _Head(kind, offset, _line(data, offset), stop, next_kind)
@@ -219,34 +222,42 @@ def _lines_with_text(data: Any, begin: int, end: int) -> Iterator[Ints]:
         before = block[-1]
 
 
-def _head_lines(data: Any, file_name: str) -> list[tuple[int, int]]:
+def _head_lines(data: Any, file_name: str, pool: ThreadPool) -> list[tuple[int, int]]:
     """Return the (kind, offset) of each line that opens a section.
 
     If the file name implies a single section, the search ends at its head.
     """
     name = names.split(file_name)
     single = name is not None and name[1] not in ("buffer-assignment", "hlo")
-    heads = _locate(data, single)
+    heads = _locate(data, single, pool)
     if single and heads and heads[0][0] == _lines.TOTAL:
         # The head of the used values has a second line.
         for kind, prefix in ((_lines.USED, b"Used values"), (_lines.REPORT_LIST, b"Allocations sorted")):
             if offset := _offset_after_empty_line(data, heads[0][1], prefix):
                 heads.append((kind, offset))
         if len(heads) == 1:
-            heads = _locate(data, False)
+            heads = _locate(data, False, pool)
     return heads
 
 
-def _locate(data: Any, first_only: bool) -> list[tuple[int, int]]:
-    if first_only or len(data) <= EVICT_BYTES:
+def _locate(data: Any, first_only: bool, pool: ThreadPool) -> list[tuple[int, int]]:
+    """Return the heads in the text, or only the first one. Threads search pieces of the text, which end with lines."""
+    size = len(data)
+    step = min(max(size // pool.threads + 1, MIN_PIECE_BYTES), MAX_PIECE_BYTES)
+    if first_only or size <= step:
         return _lines.locate(data, first_only)
-    heads, begin = [], 0
-    while begin < len(data):
-        end = _lines.next_line(data, min(begin + EVICT_BYTES, len(data)) - 1, len(data), b"")
-        heads += [(kind, begin + offset) for kind, offset in _lines.locate(memoryview(data)[begin:end], False)]
-        evict_pages(data, begin, end)
-        begin = end
-    return heads
+    bounds = [0, *(_lines.next_line(data, begin - 1, size, b"") for begin in range(step, size, step)), size]
+
+    def search(begin: int, end: int) -> list[tuple[int, int]]:
+        heads = _lines.locate(memoryview(data)[begin:end], False)
+        if size > MAX_PIECE_BYTES:
+            evict_pages(data, begin, end)
+        return [(kind, begin + offset) for kind, offset in heads]
+
+    pieces = [partial(search, begin, end) for begin, end in pairwise(bounds) if begin < end]
+    if pool.threads == 1:
+        return [head for piece in pieces for head in piece()]
+    return [head for heads in pool.results([pool.submit(piece) for piece in pieces]) for head in heads]
 
 
 def _end_of_lines(data: Any) -> int:

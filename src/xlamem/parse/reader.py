@@ -21,15 +21,17 @@ from .outline import outline
 from .sections import ASSIGNMENT, LIVE, source_section
 from .sections.base import LiveSummary
 from .stores import Store
+from .threads import ThreadPool
 
 
 class Reader(ABC):
     """A dump that is being read; implements `sections.Context`."""
 
-    def __init__(self, source: Source, *, text: bool) -> None:
+    def __init__(self, source: Source, *, text: bool, threads: int = 1) -> None:
         self.source = source
         self.with_text = text
         self.lock = threading.RLock()
+        self._pool = ThreadPool(threads)
         self.diagnostics = Diagnostics()
         self.counts: dict[tuple[str, str], int] = {}
         self.colors: set[int] = set()
@@ -53,7 +55,7 @@ class Reader(ABC):
 
     def _outline_files(self) -> list[File]:
         self.diagnostics.clear()
-        files = [outline(m, i, self.diagnostics) for i, m in enumerate(self.source.members)]
+        files = [outline(m, i, self.diagnostics, self._pool) for i, m in enumerate(self.source.members)]
         if sum(s.kind == ASSIGNMENT for f in files for s in f.sections) > 1:
             raise UsageError(f"{files[0].text.uri} holds several modules: choose one with module=…")
         if not any(_is_readable(f) for f in files):

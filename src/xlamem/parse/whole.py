@@ -35,7 +35,7 @@ from .sections import (
 )
 from .stores import FullStore, Store
 from .tables import Chunk
-from .threads import Task, ThreadPool, default_threads
+from .threads import Task, default_threads
 
 SPAN_BYTES = 4 << 20
 """Minimum number of bytes that one thread scans."""
@@ -73,9 +73,9 @@ class WholeReader(Reader):
         interners: Interners | None = None,
     ) -> None:
         """`tables` are those that may be requested. Dumps that are read one after the other may share interners."""
-        super().__init__(source, text=text)
-        self._kinds = {SECTION_OF[t] for t in tables if t in SECTION_OF}
         self.threads = max(1, default_threads() if threads is None else threads)
+        super().__init__(source, text=text, threads=self.threads)
+        self._kinds = {SECTION_OF[t] for t in tables if t in SECTION_OF}
         self.interners = Interners() if interners is None else interners
         self.tables: dict[str, pa.Table] = {}
         self.batches: dict[str, list[Batch]] = {}
@@ -83,7 +83,6 @@ class WholeReader(Reader):
         self._stores: dict[str, Store] = {kind: FullStore(()) for kind in SECTIONS}
         self._matcher = CodeMatcher(self, self.interners)
         self._reading: set[str] = set()
-        self._pool = ThreadPool(self.threads)
         self._is_ahead = False
         """Whether sections are queued before their tables are requested."""
         self._queued: dict[str, tuple[list[Span], list[Task[Scanned]]]] = {}
