@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -113,10 +113,14 @@ class FixedDictionary:
         data = [t.encode() for t in distinct]
         ends = np.cumsum([len(t) for t in data], dtype=np.int64)
         self.texts: Dictionary = b"".join(data), offsets_of(ends, 0), len(data)
-        self._array = pa.array(distinct, TEXT)
 
     def dictionary(self) -> Dictionary | None:
         return self.texts
+
+    @cached_property
+    def _array(self) -> pa.StringArray:
+        # Not in advance: the first array that Arrow makes from Python objects takes a search for pandas, 0.4 to 6 ms.
+        return pa.array([text for text in self._code if text is not None], TEXT)
 
     def arrays(self, values: Codes, *, nullable: bool = True) -> list[pa.Array]:
         return [dictionary_array(values, self._array, nullable=nullable)]
