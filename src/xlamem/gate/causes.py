@@ -27,6 +27,8 @@ SMALL = 0.1
 """Share of a group of buffers that the baseline may have had without being mentioned."""
 COUNTS_AS = {"donated": "parameter", "temp_in_output": "temp"}
 """Categories that count as another one, so that a donation that is lost does not hide what it belongs to."""
+_OTHER = {"temp": "live_out", "live_out": "temp"}
+"""Categories of what the program computes: a temporary that is returned now has not grown."""
 
 
 # -- from a baseline file ------------------------------------------------------------------------
@@ -35,6 +37,10 @@ COUNTS_AS = {"donated": "parameter", "temp_in_output": "temp"}
 def changes_since(base: Entry, now: Entry) -> list[Change]:
     """Return the groups of buffers at the peak that changed since a baseline, largest change first."""
     before, after = (by_key([_comparable(g) for g in e.groups]) for e in (base, now))
+    for name, category in [*before]:
+        other = _OTHER.get(category, category)
+        if (name, category) not in after and (name, other) in after and (name, other) not in before:
+            before[name, other] = before.pop((name, category))  # the same buffers, with their place alone changed
     # What the baseline does not list has at most as many bytes there as the smallest group that it lists.
     unlisted = min(base.rest, *(g.bytes for g in base.groups)) if base.groups else base.rest
     found = [_change(before.get(key), group, unlisted) for key, group in after.items()]
