@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from advice_programs import KIB, Buffer, Make, advice, argument, loop, output, program
 from attacks import value
@@ -12,6 +15,8 @@ from xlamem.compute.program import program as program_of
 from xlamem.compute.what_if import WhatIf
 
 Live = tuple[int, int]
+PYTORCH = Path(__file__).parent.parent / "data" / "pytorch"
+"""A perceptron with GELU, 256 samples of 64 features, and SGD with momentum, by torch_xla 2.9.0 for a CPU."""
 
 # -- batch ---------------------------------------------------------------------------------------
 
@@ -159,9 +164,56 @@ def test_the_batch_of_a_training_step_of_tensorflow(make: Make) -> None:
         ],
     )
     (row,) = advice(dump, "batch")
-    assert row["action"].startswith("Halve the batch of `parameter 0` (64 to 32).")
+    assert row["action"].startswith("Halve the batch of `argument 0` of shape f32[64,128] (64 to 32).")
     kinds = {r["op_name"]: (r["phase"], r["kind"]) for r in xlamem.live_set(dump, 5).to_pylist()}
     assert kinds["gradient_tape/dense/ReluGrad"] == ("backward", "gradient")
+
+
+@pytest.mark.parametrize("backward", ["aten__nll_loss_backward", "Model.forward/aten__native_layer_norm_backward"])
+def test_the_batch_of_a_training_step_of_pytorch(make: Make, backward: str) -> None:
+    """Parts of its backward pass have names that tell. No output has a batch."""
+    weights = "parameter 1, shape |f32[128,128]| at ShapeIndex {}, maybe-live-out:"
+    dump = program(
+        make,
+        [
+            argument("xla__device_data", "s64[64,16]", 0),
+            argument("xla__device_data", "f32[128,128]", 1)._replace(allocation=weights),
+            Buffer("h", "f32[64,16,128]", (1, 6), "aten__gelu"),
+            Buffer("g", "f32[64,16,128]", (4, 6), backward),
+        ],
+    )
+    (row,) = advice(dump, "batch")
+    assert row["action"].startswith("Halve the batch of `argument 0` of shape s64[64,16] (64 to 32). Gradients")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_real_training_step_of_pytorch(named: bool, make: Make) -> None:
+    """Without names, which PyTorch/XLA writes if it is asked to, nothing tells that it trains."""
+    (path,) = PYTORCH.iterdir()
+    text = path.read_bytes()
+    dump = make({"buffer-assignment": text if named else re.sub(rb", metadata={[^}]*}", b"", text)})
+    rows = advice(xlamem.read(dump), "batch")
+    wanted = "Halve the batch of `argument 5` of shape f32[256,64] (256 to 128)."
+    assert [r["action"][: len(wanted)] for r in rows] == ([wanted] if named else [])
+
+
+@pytest.mark.parametrize(
+    ("shapes", "found"),
+    [
+        (3 * ["f32[1536,512]"], 0), (["f32[1536,512]", "f32[1536]"], 0), (["f32[1536,512]"], 1),
+        (3 * ["f32[16,8,64,64]"], 1),
+    ],
+)
+def test_matrices_that_are_updated_may_be_weights(make: Make, shapes: list[str], found: int) -> None:
+    """Without names, nothing tells weights and the state of an optimizer from a batch; caches have more dimensions."""
+    updated = [
+        argument("xla__device_data", shape, i)._replace(
+            allocation=f"parameter {i}, shape |{shape}| at ShapeIndex {{}}, maybe-live-out:"
+        )
+        for i, shape in enumerate(shapes)
+    ]
+    hidden = Buffer("h", shapes[0], (1, 6))
+    assert len(advice(program(make, [*updated, hidden]), "batch")) == found
 
 
 def test_types_of_a_training_step_of_tensorflow(make: Make) -> None:

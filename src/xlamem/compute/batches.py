@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from .. import kernels as pc
+from ..formatting import plain_shape
 from .activations import FORWARD
 from .aliasing import is_partitioned, outputs_of
 from .bounds import of_values, with_vmem
 from .buffer_names import buffer_names, trip_counts_of
 from .columns import Ints, Mask, encoded, ints
-from .interventions import RESCHEDULED, Intervention, argument_names, rescheduled_at_worst
+from .interventions import RESCHEDULED, UNNAMED, Intervention, argument_names, rescheduled_at_worst
 from .layers import LayerActivations
 from .layout import DONATED, LIVE_OUT, PARAMETER, TEMP, TEMP_IN_OUTPUT
 from .op_names import matching
@@ -58,6 +59,8 @@ class Batch(NamedTuple):
     size: int
     values: Ints
     """Parameters and outputs with this leading dimension."""
+    shape: str
+    """The shape of an argument that has no name."""
     is_shared: bool
     """Whether stacked weights have this leading dimension, too, as experts do: temporaries may have it from them."""
 
@@ -90,7 +93,7 @@ def _batches(a: LayerActivations) -> list[Batch]:
             weights = a.is_state[value] & ~sliced & (a.dimensions[value, 0] == size) & (a.dimensions[value, 2] > 0)
             is_shared = a.is_training and bool(weights.any()) and size not in trips
             first, values = int(number[codes == code].min()), _whole_arrays(a, size, members)
-            found.append(Batch(name, first, size, values, is_shared))
+            found.append(Batch(name, first, size, values, _shape_of(a, name, members), is_shared))
         elif not a.is_training and (batch := _batch_of_tokens(a, name, int(number[codes == code].min()), members)):
             found.append(batch)
     return found
@@ -107,7 +110,16 @@ def _batch_of_tokens(a: LayerActivations, name: str, number: int, members: Ints)
     if pc.is_valid(buffer_names(a.p, members)["iterations"]).to_numpy(zero_copy_only=False).any():
         return None  # a loop reads them one by one
     caches = np.flatnonzero(_is_stacked(a, size) & (a.dimensions[:, 2] > 0))
-    return Batch(name, number, size, np.union1d(members, caches), is_shared=True) if len(caches) else None
+    if not len(caches):
+        return None
+    return Batch(name, number, size, np.union1d(members, caches), _shape_of(a, name, members), is_shared=True)
+
+
+def _shape_of(a: LayerActivations, name: str, values: Ints) -> str:
+    """Return " of shape s32[8,512]" for an argument without a name, and otherwise nothing."""
+    if not name.startswith(UNNAMED):
+        return ""
+    return f" of shape {plain_shape(a.p.value_text('shape', values[:1])[0].as_py())}"
 
 
 def _is_sliced(a: LayerActivations, values: Ints) -> Mask:
@@ -198,6 +210,8 @@ def _is_ambiguous(
     if inputs:
         may_be = _may_be_weights(a, values[np.isin(codes, [code, *inputs])])
         weights |= bool(may_be.any()) or not _are_in_results(a, size)
+    elif state[code] and has_size[:, 0].sum() > 1:  # all of them are updated, as weights are with their optimizer
+        weights |= bool(_may_be_weights(a, values[has_size[:, 0]]).any())
     repeated = has_size[np.isin(codes, [code, *others])].sum(axis=1) > 1
     return weights or bool(repeated.any() or (_is_last(dimensions, size) & (codes != code)).any())
 
@@ -330,7 +344,7 @@ def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
     upper = int(BATCH_UPPER * (with_vmem(w, temporaries, rows) - fixed)) + w.room_in_outputs(half)
     upper = min(upper, w.arena_bytes - fixed)
     where = " on each device" if is_partitioned(p) else ""
-    text = f"Halve the batch of `{batch.name}`{where} ({size:,} to {size // 2:,})."
+    text = f"Halve the batch of `{batch.name}`{batch.shape}{where} ({size:,} to {size // 2:,})."
     if a.is_training:
         all_pairs = w.at_peak & is_pairs & (a.dimensions[:, :2].max(axis=1) <= MAX_VIEWS * size) & ~a.is_like_state
         is_coupled = p.extent[all_pairs].sum() > MIN_PAIRS * w.peak

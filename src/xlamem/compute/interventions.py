@@ -51,7 +51,7 @@ RESCHEDULED, MAX_RESCHEDULED = 0.1, 64 << 20
 """Share of the temporaries, and bytes, that a TPU program may save in addition if an argument is donated."""
 MAX_DONATED = 8
 """Maximum number of donated arguments that are named."""
-UNNAMED = "parameter "
+UNNAMED = "argument "
 """What the name of an argument begins with that the dump does not name."""
 MAX_SHAPES = 5
 """Maximum number of shapes that are proposed to be changed."""

@@ -302,15 +302,17 @@ _LAYER = (
 )
 
 
-BACKWARD_NAME = r"\btranspose\(|(?:^|/)gradient_tape/"
-"""Op_names of the backward pass, by JAX and by TensorFlow."""
+BACKWARD_NAME = r"\btranspose\(|(?:^|/)gradient_tape/|(?:^|/)aten__\w+_backward"
+"""Op_names of the backward pass, by JAX, by TensorFlow, and by PyTorch/XLA, which names parts of it like the forward
+pass (`aten__mm`)."""
 
 
 def phases(names: pa.Array) -> pa.Array:
     """Return the phase of each op_name: forward, backward, recompute, optimizer, or null.
 
     JAX wraps what is differentiated in `jvp(…)`, its backward pass in `transpose(jvp(…))`, and marks forward
-    operations that a backward pass repeats as `rematted_computation`. TensorFlow marks its backward pass only.
+    operations that a backward pass repeats as `rematted_computation`. TensorFlow marks its backward pass only, and
+    PyTorch/XLA parts of it.
     """
 
     def has(pattern: str) -> pa.Array:
