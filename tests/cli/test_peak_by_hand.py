@@ -28,7 +28,8 @@ def a_space(name: str, most: int | None, **more: Any) -> Row:
 
 
 def an_overview(spaces: list[Row] | None = None, usage: dict[str, list[int]] | None = None, **module: Any) -> Overview:
-    about = {"schedule_length": 5000, "printed_peak_bytes": None, "printed_peak_time": None, "platform": "tpu"}
+    about = {"schedule_length": 5000, "printed_peak_bytes": None, "printed_peak_time": None, "platform": "tpu",
+             "module_name": "jit_f"}  # fmt: skip
     series = {(name, 0): np.array(n, np.int64) for name, n in (usage or {}).items()}
     return Overview(NONE, {**about, **module}, spaces or [], usage=series)
 
@@ -108,6 +109,27 @@ def test_the_note_on_what_xla_computes_again(names: list[str | None], text: str)
     assert said.startswith(text)
     assert bool(said) == bool(text)
     assert peak._rematerialized(overview, []) == peak._rematerialized(overview, [a_space("vmem", 1)]) == ""
+
+
+@pytest.mark.parametrize(
+    ("module", "names", "has_note"),
+    [
+        ("SyncTensorsGraph.12", [[None, None], []], True), ("SyncTensorsGraph.12", [[None], ["aten__mm"]], False),
+        ("SyncTensorsGraph.12", [[], []], False), ("jit_f", [[None], [None]], False), (None, [[None], [None]], False),
+    ],
+)  # fmt: skip
+def test_the_note_on_missing_names(module: str | None, names: list[list[str | None]], has_note: bool) -> None:
+    """PyTorch/XLA writes names if it is asked to."""
+    spaces = [a_space("hbm", 9), a_space("vmem", 5)]
+    overview = an_overview(spaces, module_name=module)
+    for space, op_names in zip(spaces, names, strict=True):
+        n = len(op_names)
+        overview.members[space["memory_space"], 0] = pa.table({
+            "op_name": pa.array(op_names, pa.string()), "instruction": ["add"] * n, "bytes": [1] * n,
+            "iterations": pa.nulls(n, pa.int64()),
+        })  # fmt: skip
+    notes = [note.text for note in peak._notes(overview, None, spaces, all_spaces=False)]
+    assert notes == ([peak.UNNAMED] if has_note else [])
 
 
 def test_other_memory_spaces(monkeypatch: pytest.MonkeyPatch) -> None:

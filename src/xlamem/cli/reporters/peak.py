@@ -48,6 +48,12 @@ REMATERIALIZED = (
     "rematerialized: where memory is scarce, XLA computes buffers later or a second time, by instructions with .remat "
     "in their names"
 )
+UNNAMED = (
+    "no buffer has the name of an operation or a line, because PyTorch/XLA writes neither unless XLA_IR_DEBUG=1 and "
+    "XLA_HLO_DEBUG=1 are set"
+)
+TORCH_MODULE = "SyncTensorsGraph"
+"""What the names of the programs of PyTorch/XLA begin with."""
 MIN_SHARE = 0.001
 """Minimum share of the largest peak for a space to have a line, and of its peak for a buffer to be listed."""
 
@@ -266,12 +272,21 @@ def _notes(overview: Overview, fits: Fits | None, used: list[Row], *, all_spaces
         notes.append(Note("stacked buffers", text))
     if text := _rematerialized(overview, used):
         notes.append(Note("XLA rematerializes", text))
+    if _lacks_names(overview, used):
+        notes.append(Note("buffers have no names", UNNAMED))
     unused = [s for s in overview.spaces if s not in used]
     if names := ", ".join(space_name(s) for s in unused):
         reserved = sum(s["reserved"] for s in unused)
         text = f"nothing is ever in use in {names}" + (f", with {size(reserved)} reserved" if reserved else "")
         notes.append(Note(f"{names} unused", text))
     return notes
+
+
+def _lacks_names(overview: Overview, spaces: Sequence[Row]) -> bool:
+    """Return whether PyTorch/XLA compiled the program without op_names, so that no buffer at the peak has one."""
+    found = [overview.members[key] for s in spaces if (key := (s["memory_space"], s["page"])) in overview.members]
+    is_torch = (overview.module["module_name"] or "").startswith(TORCH_MODULE)
+    return is_torch and any(len(m) for m in found) and not any(pc.any(pc.is_valid(m["op_name"])).as_py() for m in found)
 
 
 def _rematerialized(overview: Overview, spaces: Sequence[Row]) -> str:
