@@ -88,7 +88,8 @@ def _batches(a: LayerActivations) -> list[Batch]:
         # Without a backward pass, what loops read slice by slice are weights and caches: the batch is elsewhere.
         excluded = state[code] if a.is_training else bool(sliced[codes == code].any())
         size = 0 if excluded else shared[code]
-        ambiguous = bool(size) and not a.is_training and _is_ambiguous(a, value, codes, code, shared, state)
+        is_named = not name.startswith(UNNAMED)
+        ambiguous = bool(size) and not a.is_training and _is_ambiguous(a, value, codes, code, shared, state, is_named)
         if size and not ambiguous and not _is_of_features(a, size):
             weights = a.is_state[value] & ~sliced & (a.dimensions[value, 0] == size) & (a.dimensions[value, 2] > 0)
             is_shared = a.is_training and bool(weights.any()) and size not in trips
@@ -195,7 +196,7 @@ def _shared_size(dimensions: Ints, sliced: Mask) -> int:
 
 
 def _is_ambiguous(
-    a: LayerActivations, values: Ints, codes: Ints, code: int, shared: list[int], state: list[bool]
+    a: LayerActivations, values: Ints, codes: Ints, code: int, shared: list[int], state: list[bool], is_named: bool
 ) -> bool:
     """Return whether the batch size of an argument is also a dimension of weights.
 
@@ -210,8 +211,8 @@ def _is_ambiguous(
     if inputs:
         may_be = _may_be_weights(a, values[np.isin(codes, [code, *inputs])])
         weights |= bool(may_be.any()) or not _are_in_results(a, size)
-    elif state[code] and has_size[:, 0].sum() > 1:  # all of them are updated, as weights are with their optimizer
-        weights |= bool(_may_be_weights(a, values[has_size[:, 0]]).any())
+    elif state[code] and not is_named:  # what is updated together may be weights and the state of their optimizer
+        weights |= bool(has_size[:, 0].sum() > 1)
     repeated = has_size[np.isin(codes, [code, *others])].sum(axis=1) > 1
     return weights or bool(repeated.any() or (_is_last(dimensions, size) & (codes != code)).any())
 
