@@ -86,6 +86,21 @@ def test_a_program_for_one_device(make: Make) -> None:
     assert shardings(make, EXCHANGED._replace(instruction="add(%x)"), PARAMS, STATE) == []
 
 
+@pytest.mark.parametrize(("devices", "n"), [(2, 0), (3, 0), (4, 1), (8, 1), (6, 0)])
+def test_as_many_devices_have_parts(devices: int, n: int, make: Make) -> None:
+    """An array of the same name may have other dimensions, such as the text of a batch and the weights that read it."""
+    exchanged = EXCHANGED._replace(instruction=f"all-reduce(%x), replica_groups=[1,{devices}]<=[{devices}]")
+    assert len(shardings(make, exchanged, PARAMS, STATE)) == n
+
+
+@pytest.mark.parametrize(("other", "more", "n"), [(48, 0, 1), (0, 16, 1), (80, 0, 1), (80, 15, 1), (80, 17, 0)])
+def test_most_arrays_have_the_same_names(other: int, more: int, n: int, make: Make) -> None:
+    """At least half of one of the two arguments: a batch can have the name of a few weights."""
+    buffers = [argument(f"{name}['b']", f"f32[{size},64]", 2 + i)
+               for i, (name, size) in enumerate((("opt[0].mu", other), ("params", more))) if size]  # fmt: skip
+    assert len(shardings(make, EXCHANGED, PARAMS, STATE, *buffers)) == n
+
+
 def test_the_smallest_array_with_a_path_counts(make: Make) -> None:
     """Average weights may be on each device, too."""
     average = argument("ema['a']['w']", "f32[32,64]", 2)

@@ -21,13 +21,15 @@ from .interventions import Confidence, Intervention, argument_names, largest_fir
 from .layout import DONATED
 from .op_names import OPTIMIZER_STATE
 from .origins import has_opcode, origins
-from .replica_groups import replica_groups
+from .replica_groups import ReplicaGroups, replica_groups
 from .what_if import Change, WhatIf
 
 SHARD_LOWER = 0.8
 """Multiple of the estimate that is its lower bound."""
 SPLIT_LOWER, SPLIT_UPPER = 0.2, 1.05
 """Multiples of the estimate that are the bounds if parameters stay on each device: XLA keeps parts of them besides."""
+MIN_ALIKE = 0.5
+"""Minimum share of the elements of one of two arguments that have the paths of the other one."""
 MIN_SUMMED = 0.8
 """Minimum share of the bytes of such a state of which the gradients are summed."""
 MAX_SUMS = 1 << 12
@@ -70,17 +72,19 @@ def unsharded_arguments(w: WhatIf) -> Iterator[Intervention]:
         return
     arrays = _with_fields(_arrays(w))
     by_path, by_end = (_smallest(arrays, ends=ends) for ends in (False, True))
+    n_devices = _number_of_devices(w)
     found: dict[str, list[tuple[_Array, _Array]]] = {}
     for a in arrays:
         like = [by_path.get((a.path[i:], a.element_type)) for i in range(len(a.path)) if _is_named(a.path[i:])]
         like.append(by_end.get((a.path, a.element_type)) if _is_named(a.path) else None)
-        sharded = next((b for b in like if b and b.root != a.root and _is_part(b.dimensions, a.dimensions)), None)
+        parts = (b for b in like if b and b.root != a.root and _is_part(b.dimensions, a.dimensions))
+        sharded = next((b for b in parts if not n_devices or n_devices % (_size(a) // _size(b)) == 0), None)
         if sharded:
             found.setdefault(a.root, []).append((a, sharded))
     advised = set()
     for root, pairs in found.items():
         ratios = {_size(a) // max(1, _size(b)) for a, b in pairs}
-        if 1 in ratios or len(ratios) == 1:  # otherwise, it may be of a larger model
+        if (1 in ratios or len(ratios) == 1) and _are_alike(arrays, root, pairs):  # it may be of a larger model
             pairs = [(a, b) for a, b in pairs if a.dimensions != b.dimensions]
             if pairs and not _is_sharded(w, pairs):
                 advised.add(root)
@@ -88,6 +92,13 @@ def unsharded_arguments(w: WhatIf) -> Iterator[Intervention]:
     others = [a for a in arrays if a.root not in advised]
     yield from _states_on_all_devices(w, others)
     yield from _larger_than_results(w, others)
+
+
+def _are_alike(arrays: list[_Array], root: str, pairs: list[tuple[_Array, _Array]]) -> bool:
+    """Return whether these are most of one of the two arguments: any two may have one array of the same name."""
+    part, others = pairs[0][1].root, {b for _, b in pairs}
+    sizes = ((sum(_size(a) for a, _ in pairs), root), (sum(_size(b) for b in others if b.root == part), part))
+    return any(n >= MIN_ALIKE * sum(_size(a) for a in arrays if a.root == r) for n, r in sizes)
 
 
 def _states_on_all_devices(w: WhatIf, arrays: list[_Array]) -> Iterator[Intervention]:
@@ -171,10 +182,20 @@ def _sums(w: WhatIf) -> dict[tuple[int, ...], int]:
 
 def _group_sizes(w: WhatIf) -> set[int]:
     """Return the numbers of devices that exchange data: parts of arrays may be shared by so many."""
+    return {groups.size for groups in _groups(w)} - {1}
+
+
+def _number_of_devices(w: WhatIf) -> int:
+    """Return the number of devices of the program, of which those that exchange data are groups; 0 if it is unknown."""
+    return max((groups.devices for groups in _groups(w)), default=0)
+
+
+def _groups(w: WhatIf) -> list[ReplicaGroups]:
+    """Return the groups of devices that exchange data."""
     attributes = w.p.tables["instructions"]["attributes"]
     rows = np.flatnonzero(has_opcode(w.p, np.arange(len(attributes)), _EXCHANGING))
     found = (replica_groups(text or "") for text in take_text(attributes, rows[:MAX_SUMS]).to_pylist())
-    return {groups.size for groups in found if groups} - {1}
+    return [groups for groups in found if groups]
 
 
 def _devices(sums: dict[tuple[int, ...], int], dimensions: tuple[int, ...]) -> int:
