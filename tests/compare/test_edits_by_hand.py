@@ -16,7 +16,7 @@ import pytest
 from stored import check
 
 from xlamem.compare import program_edits, rest_edits, shape_edits
-from xlamem.compare.context import Context, Edit
+from xlamem.compare.context import Context, Edit, Names
 from xlamem.compare.gathers import Gather
 from xlamem.compare.program_edits import (
     compiler,
@@ -165,6 +165,8 @@ def test_a_function_with_checkpoint_that_several_lines_call(functions: Any, line
 def looped(monkeypatch: pytest.MonkeyPatch, a: list[int], b: list[int], *, in_scopes: bool = False,
     **about: Any) -> Any:
     monkeypatch.setattr(shape_edits, "_trip_counts_in_model", lambda p: p)
+    unnamed = about.pop("unnamed", ([], []))
+    monkeypatch.setattr(shape_edits, "_unnamed_trip_counts", lambda p: unnamed[0 if p is a else 1])
     monkeypatch.setattr(shape_edits, "_in_single_scopes", lambda c, gone: in_scopes)
     shapes, names = about.pop("shapes", {}), about.pop("names", {"a": {None}, "b": {None}})
     monkeypatch.setattr(shape_edits, "_loop_names", lambda p: names["a" if p is a else "b"])
@@ -196,6 +198,36 @@ def test_loops_that_follow_from_a_dimension(other: str, claims: list[bool], monk
     names = {"a": {"f/while"}, "b": {"f/while", other}}
     found, _ = looped(monkeypatch, [5], [5, 5], shapes=SHAPES, names=names)
     assert found == [("1 loop of 5 iterations is new", claims)]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "unnamed", "n"),
+    [
+        ([384], [384, 384], ([384], [384, 384]), 0), ([384], [], ([384], []), 0), ([], [384], ([], []), 1),
+        ([12, 12], [12, 12], ([], [12, 12]), 0), ([12, 12], [12, 12, 9], ([], [12, 12, 9]), 0),
+        ([12], [12, 9, 9], ([], [9]), 1), ([12], [12, 9], ([], [12]), 1),
+    ],
+)  # fmt: skip
+def test_loops_that_xla_makes(
+    a: list[int], b: list[int], unnamed: Any, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have no op_name, and neither have those of models that lost it: then the other side has the loop."""
+    found, _ = looped(monkeypatch, a, b, unnamed=unnamed)
+    assert len(found) == n
+
+
+def test_loops_without_names() -> None:
+    """They tell nothing if the program has no op_names at all."""
+    rows = [("while", None), ("add", "f/add"), ("while", "f/while")]
+    opcodes, names = zip(*rows, strict=True)
+    for texts, found in ((names, [5]), ((None, None, None), [])):
+        p: Any = SimpleNamespace(
+            tables={"instructions": pa.table({"op_name": pa.array(texts, pa.string())})},
+            texts=lambda *_: (np.arange(len(rows)), pa.array(opcodes)),
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(shape_edits, "trip_counts", lambda p: np.array([5, 1, 6]))
+            assert shape_edits._unnamed_trip_counts(p) == found
 
 
 def test_loops_that_follow_are_not_loops_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,6 +351,15 @@ def test_element_types(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+def test_floats_that_are_booleans_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a loop stacks what it has not yet converted to floats. A mask of another shape is another array."""
+    stacks, mask = Shape("bf16", (4, 8)), Shape("pred", (4, 8))
+    assert typed(monkeypatch, [(stacks, mask, 15)], clause="; c") == [("pred instead of bf16; c", "buffers")]
+    assert typed(monkeypatch, [(stacks, mask, 51)], clause="; c") == [("pred instead of bf16; c", "names")]
+    assert typed(monkeypatch, [(stacks, mask, 14)], clause="; c") == []
+    assert typed(monkeypatch, [(stacks, Shape("pred", (8, 4)), 51)], clause="; c") == []
+
+
 @pytest.mark.parametrize(("platform", "differ", "n"), [("cpu", False, 2), ("tpu", False, 0), ("gpu", True, 0)])
 def test_operations_with_another_type(platform: str, differ: bool, n: int) -> None:
     types = (
@@ -372,6 +413,23 @@ def test_conversions_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert texts(conversions(context(types=(before, after)))) == []
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "text"),
+    [
+        ([], ["f/convert_element_type"], "; conversions are new"),
+        (["f/jvp()/convert_element_type"], ["f/a/convert_element_type"],
+         "; conversions are new in a; conversions are gone"),
+        ([], ["f/convert_element_type", "f/a/reduce_precision"],
+         "; conversions are new in a, the outermost scope"),
+    ],
+)  # fmt: skip
+def test_scopes_of_conversions(a: list[str], b: list[str], text: str) -> None:
+    """Without a scope, the name of the operation is not one."""
+    names = [Names(np.arange(len(side)), pa.array([f"jit(f)/{name[2:]}" for name in side], pa.string()),
+                   np.ones(len(side), np.int64)) for side in (a, b)]  # fmt: skip
+    assert shape_edits._conversions(context(has_hlo=True, op_names=names)) == text
+
+
 # -- dimensions and sharding ---------------------------------------------------------------------
 
 
@@ -384,6 +442,9 @@ def resized(*pairs: tuple[tuple[int, ...], tuple[int, ...], int]) -> list[Any]:
     [
         ([((4, 3), (8, 3), 15)], {}, 1, ["a dimension of 4 is 8 now"]),
         ([((4, 3), (8, 3), 14)], {}, 1, []),
+        ([((4, n), (8, n), 1) for n in range(11, 19)], {}, 1, ["a dimension of 4 is 8 now"]),
+        ([((4, n), (8, n), 1) for n in range(11, 18)], {}, 1, []),
+        ([((4, n), (8, n), 1) for n in range(11, 19)] + [((3,), (9,), 1)], {}, 1, []),
         ([((4, 3), (8, 3), 15)], {}, 2, ["a dimension of 4 is 8 now on each device"]),
         ([((4,), (8,), 9), ((12,), (24,), 9)], {}, 1, ["a dimension of 4 is 8 now"]),
         ([((4,), (8,), 9), ((6,), (12,), 9)], {}, 1, []),
@@ -596,10 +657,25 @@ def test_the_backward_pass_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(program_edits, rule, lambda c: iter(()))
     monkeypatch.setattr(program_edits, "retyped", lambda c: {})
     same = {"x": 9}
-    for b, text in (({"transpose(jvp())/mul": 2}, " in the backward pass"), ({"transpose(jvp())/mul": 2, "mul": 1},
-        "")):
+    backward = {"transpose(jvp())/mul": 2}
+    for b, text in (
+        (backward, " in the backward pass: mul 0 -> 2"),
+        ({**backward, "mul": 1}, ": backward mul 0 -> 2, mul 0 -> 1"),
+        ({"while/body/jvp()/mul": 1, "jvp()/mul": 1, "x": 9}, ": mul 0 -> 2"),
+    ):
         (found,) = texts(instructions(context(lines=(Counter(same), Counter({**same, **b})))))
-        assert found.startswith(f"other numbers of operations{text}: transpose(jvp())/mul 0 -> 2")
+        assert found == f"other numbers of operations{text}"
+
+
+def test_operations_in_another_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their paths are equal without the loops, which are all that differs."""
+    for rule in ("rematerialization", "conversions"):
+        monkeypatch.setattr(program_edits, rule, lambda c: iter(()))
+    monkeypatch.setattr(program_edits, "retyped", lambda c: {})
+    a, b = Counter({"x": 9, "while/body/mul": 1}), Counter({"x": 9, "mul": 1})
+    assert texts(instructions(context(lines=(a, b)))) == [
+        "other numbers of operations: mul 0 -> 1, while/body/mul 1 -> 0"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -1080,6 +1156,7 @@ def test_random_operations(monkeypatch: pytest.MonkeyPatch) -> None:
             trips = [[chance.choice((-1, 0, 1, 4, 8, 24)) for _ in range(chance.randint(0, 3))] for _ in "ab"]
             shapes = {(Shape("f32", (x, 3)), Shape("f32", (y, 3))): "w" for x, y in ((4, 8), (8, 24)) if n % 3}
             monkeypatch.setattr(shape_edits, "_trip_counts_in_model", lambda p: p)
+            monkeypatch.setattr(shape_edits, "_unnamed_trip_counts", lambda p: [])
             monkeypatch.setattr(shape_edits, "_in_single_scopes", lambda c, gone, n=n: n % 7 == 0)
             monkeypatch.setattr(shape_edits, "_repeats_more", lambda c, n=n: n % 4 == 0)
             c = context(m=SimpleNamespace(a=trips[0], b=trips[1]), interface=SimpleNamespace(shapes=shapes))

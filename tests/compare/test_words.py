@@ -338,6 +338,16 @@ def test_the_least_that_explains_a_change(change: int, explains: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "evidence", "first"),
+    [(-999, "names", "layers"), (-1000, "names", "dimensions"), (-1000, "buffers", "layers")],
+)
+def test_a_cause_of_which_little_is_left(change: int, evidence: str, first: str) -> None:
+    """As of a larger table whose copies are gone: what explains the rest is not the cause."""
+    edits = [edit("layers", 50), edit("dimensions", change, evidence=evidence)]
+    assert ranked_edits(difference([account(TOTAL, 0, 100)], edits=edits))[0]["kind"] == first
+
+
+@pytest.mark.parametrize(
     ("kinds", "row", "follows"),
     [
         ((), edit("memory space", 0, evidence="buffers"), True),

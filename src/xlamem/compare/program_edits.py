@@ -16,7 +16,7 @@ from ..compute.bills import DEVICE_TOTAL
 from ..compute.callers import callers_outside, calls_from
 from ..compute.columns import Ints, Mask, arrow_array, encoded, groups_of, ints, sums_of, take
 from ..compute.layout import CONSTANT
-from ..compute.op_names import CALL, MOVE, PARAMETERS, ends_in_move, folded_paths, layers_by_scope
+from ..compute.op_names import CALL, MOVE, PARAMETERS, ends_in_move, folded_paths, layers_by_scope, plain_names
 from ..compute.program import Program
 from ..formatting import count, plain_shape, size
 from ..parse.arrays import row_of
@@ -537,6 +537,25 @@ def instructions(c: Context) -> Iterator[Edit]:
     if n < sum(map(len, retyped(c).values())):
         return  # likewise
     if changed and (a & b).total() > (a | b).total() / 2:  # otherwise scopes were renamed
-        backward = " in the backward pass" if all(s.startswith("transpose(") for s in changed) else ""
-        texts = [f"{s} {a[s]:,} -> {b[s]:,}" for s in changed]
+        numbers = _by_pass_and_path(changed, a, b)
+        backward = " in the backward pass" if all(word for word, _ in numbers) else ""
+        texts = [f"{path if backward else word + path} {x:,} -> {y:,}" for (word, path), (x, y) in numbers.items()]
         yield Edit("instructions", f"other numbers of operations{backward}: {listed(texts)}", c.none, "names")
+
+
+def _by_pass_and_path(changed: list[str], a: Counter[str], b: Counter[str]) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return the numbers of these operations by their paths without wrappers and loops, those of most change first.
+
+    Operations of the backward pass, and those with equal paths, are apart: `backward mul`, `mul`. If nothing but their
+    wrappers differs, such as the loop around them, they keep these.
+    """
+    paths = plain_names(pa.array(changed, pa.string())).to_pylist()
+    numbers: dict[tuple[str, str], tuple[int, int]] = {}
+    for name, path in zip(changed, paths, strict=True):
+        key = "backward " if re.search(BACKWARD, name) else "", path
+        x, y = numbers.get(key, (0, 0))
+        numbers[key] = x + a[name], y + b[name]
+    differ = {key: n for key, n in numbers.items() if n[0] != n[1]}
+    if not differ:
+        return {("", name): (a[name], b[name]) for name in changed}
+    return dict(sorted(differ.items(), key=lambda item: -abs(item[1][1] - item[1][0])))

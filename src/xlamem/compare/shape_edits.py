@@ -33,6 +33,10 @@ MIN_SHARE = 0.15
 """Minimum share of the matched bytes that must have another element type or dimension."""
 MIN_SHARE_CONVERTED = 0.02
 """That share for element types, if conversions are new or gone."""
+MIN_SHARE_ALONE = 0.02
+"""That share for a dimension, if hardly any other one differs by another ratio."""
+MIN_ALONE, MIN_SHAPES = 0.95, 8
+"""Minimum share of that ratio in the bytes of matched values that have another shape, and number of their shapes."""
 MAX_OTHERS = 0.1
 """Maximum share of collectives that are new or gone in programs that are sharded alike."""
 MIN_EXCESS = 4
@@ -228,7 +232,7 @@ def _exchanges(p: Program) -> tuple[int, frozenset[tuple[int, ...]]]:
 
 def loops(c: Context) -> Iterator[Edit]:
     """Find loops that are on one side only, and dimensions that grow or shrink by their trip counts."""
-    before, after = (_trip_counts_in_model(p) for p in (c.m.a, c.m.b))
+    before, after = _loops_of_model(c)
     if before is None or after is None:
         return
     if len(before) == len(after):
@@ -247,6 +251,31 @@ def loops(c: Context) -> Iterator[Edit]:
     if _repeats_more(c):
         claims = c.none
     yield Edit("loops", f"{are(n, noun)} {'gone' if gone else 'new'}", claims, "names")
+
+
+def _loops_of_model(c: Context) -> tuple[list[int] | None, list[int] | None]:
+    """Return the trip counts of the loops of both models.
+
+    A loop without an op_name counts only if the other side has one of as many iterations: XLA makes some of other
+    operations, such as updates of large arrays, but some loops of models lose their op_name, as with host memory.
+    """
+    before, after = (_trip_counts_in_model(p) for p in (c.m.a, c.m.b))
+    if before is None or after is None:
+        return before, after
+    single = Counter(before) - Counter(after), Counter(after) - Counter(before)
+    unnamed = (Counter(_unnamed_trip_counts(p)) for p in (c.m.a, c.m.b))
+    a, b = (Counter(counts) - (one & none)
+            for counts, one, none in zip((before, after), single, unnamed, strict=True))  # fmt: skip
+    return [*a.elements()], [*b.elements()]
+
+
+def _unnamed_trip_counts(p: Program) -> list[int]:
+    """Return the trip counts of loops without an op_name in a program that has op_names."""
+    names = p.tables["instructions"]["op_name"]
+    rows = np.flatnonzero(has_opcode(p, np.arange(len(names)), "^while$"))
+    unnamed = pc.is_null(pc.take(names, arrow_array(rows))).to_numpy()
+    counts: list[int] = trip_counts(p)[rows[unnamed]].tolist() if names.null_count < len(names) else []
+    return counts
 
 
 def _trip_counts_in_model(p: Program) -> list[int] | None:
@@ -324,16 +353,21 @@ def _trip_counts(c: Context, before: list[int], after: list[int]) -> Iterator[Ed
 def element_types(c: Context) -> Iterator[Edit]:
     """Find element types that many buffers, or an argument, have instead of another.
 
-    Fewer buffers suffice if operations that convert element types are new or gone.
+    Fewer buffers suffice if operations that convert element types are new or gone. Then, many can also be floats that
+    are booleans or integers now: what is stored before or after it is converted.
     """
     scopes = _conversions(c)
     conversions = scopes or "".join(f"; {part}" for part in _numbers_of_conversions(c))
     tally: Tally = Counter()
+    unlike: Tally = Counter()
     in_arguments = {(a.element_type, b.element_type): name for (a, b), name in reversed(c.interface.shapes.items())}
     for a, b, size in c.reshaped if conversions else c.resized:
         types = a.element_type, b.element_type
         if a.element_type != b.element_type and (alike(*types) or types in in_arguments):
             tally[types] += size
+        elif conversions and a.element_type != b.element_type and a.dimensions == b.dimensions:
+            unlike[types] += size
+    tally.update({types: size for types, size in unlike.items() if size >= MIN_SHARE * c.matched_bytes})
     share = MIN_SHARE_CONVERTED if conversions else MIN_SHARE
     for before, after in _frequent(tally, share * c.matched_bytes, in_arguments):
         is_named = conversions and (_mostly_converts(c) or 2 * tally[before, after] > c.matched_bytes)
@@ -442,10 +476,17 @@ def _conversions(c: Context) -> str:
     """
     if not c.has_hlo:
         return ""
-    a, b = (names.scopes_of(CONVERSION) for names in c.op_names)
-    single = [f"conversions are {word} in {listed(sorted(s or 'the outermost scope' for s in scopes))}"
-              for word, scopes in (("new", b - a), ("gone", a - b)) if scopes]  # fmt: skip
+    a, b = ({_outermost(scope) for scope in names.scopes_of(CONVERSION)} for names in c.op_names)
+    single = []
+    for word, found in (("new", b - a), ("gone", a - b)):
+        where = f" in {listed(sorted(s or 'the outermost scope' for s in found))}" if found - {""} else ""
+        single += [f"conversions are {word}{where}"] if found else []
     return "".join(f"; {part}" for part in single)
+
+
+def _outermost(scope: str) -> str:
+    """Return the scope of a conversion; empty if there is none, where `scopes` keeps the name of the operation."""
+    return "" if re.fullmatch(CONVERSION, scope) else scope
 
 
 def _have_types(before: str, after: str, a: Shape, b: Shape) -> bool:
@@ -488,7 +529,7 @@ def dimensions(c: Context) -> Iterator[Edit]:
         bases[base] += tally[pair]
     each = " on each device" if max(side.devices for side in _collectives(c)) > 1 else ""
     shared = _ratios_of_sharding(c)
-    for before, after in _frequent(bases, MIN_SHARE * c.matched_bytes, in_arguments):
+    for before, after in _frequent(bases, _least_share(bases, shapes_with) * c.matched_bytes, in_arguments):
         argument = in_arguments.get((before, after))
         if Fraction(before, after) in shared or _is_shared(c, before, after):
             continue  # it follows from another sharding
@@ -500,6 +541,18 @@ def dimensions(c: Context) -> Iterator[Edit]:
         claims = c.rows.shapes.with_ratios([ratio, ratio * ratio] if argument else [ratio])
         claims &= ~c.rows.is_in("cause", ("larger",) if before > after else ("smaller",))
         yield Edit("dimensions", text, claims, "interface" if argument else "buffers")
+
+
+def _least_share(bases: Tally, shapes_with: Tally) -> float:
+    """Return the share of the matched bytes that a dimension needs: less if many shapes differ by the same ratio.
+
+    Then it is no coincidence, such as a capacity of which few arrays are large.
+    """
+    of_ratio: Counter[Fraction] = Counter()
+    for pair, size in bases.items():
+        of_ratio[Fraction(*pair)] += size
+    is_alone = max(of_ratio.values(), default=0) >= MIN_ALONE * bases.total()
+    return MIN_SHARE_ALONE if is_alone and shapes_with.total() >= MIN_SHAPES else MIN_SHARE
 
 
 def _sharded(c: Context, before: int, after: int) -> str:

@@ -17,6 +17,8 @@ MIN_SHARE = 0.1
 """An edit that explains less of a change than this is not its main cause."""
 MAX_SHARE = 1.25
 """Buffers that changed by more of a change than this are stated with those that changed in the other direction."""
+MIN_CANCELED = 10
+"""An edit that changed this many times as much as is left of it is a cause, whatever cancels it."""
 MAX_GROUPS = 50
 """Maximum number of groups of buffers among which the largest ones are looked for."""
 FACTS = (
@@ -120,6 +122,8 @@ def ranked_edits(d: DiffTables) -> list[Row]:
             return 6, DETAILS.index(row["kind"]), row["edit"]
         if _may_follow(row, kinds):
             return 7, -abs(row["change"]), row["edit"]
+        if not explains and not is_buffers and abs(row["change"]) >= MIN_CANCELED * abs(change) > 0:
+            return 2, -abs(row["change"]), row["edit"]
         if row["kind"] in COUNTED and row["change"] and not explains:
             return 8 if row["change"] * change < 0 else 5, -abs(row["change"]), row["edit"]
         if not explains:
