@@ -63,7 +63,7 @@ def test_what_xla_computes_again_may_be_kept_instead(
     values = [attacks.value(1, "dot.1", 64), attacks.value(2, name, 64, 64), attacks.value(3, "dot.3", 512, 128)]
     dump = xlamem.read(make(attacks.dump(values, ranges=["dot.1{}:0-2", f"{name}{{}}:3-5", "dot.3{}:3-5"])))
     text = reporter._rematerializes(dump, needed)
-    wanted = "XLA rematerializes 1 buffer around the peak (64 B, .remat): because memory is scarce, it"
+    wanted = "XLA rematerializes 1 buffer around the peak (64 B, .remat): because memory is scarce, it computes it"
     assert (wanted in text) == shown == bool(text)
 
 

@@ -24,7 +24,7 @@ MIN_REMATERIALIZED = 0.01
 N_ROWS = 10
 """Number of interventions without --limit."""
 REMATERIALIZES = (
-    "XLA rematerializes {} around the peak ({}, .remat): because memory is scarce, it computes them later or a second "
+    "XLA rematerializes {} around the peak ({}, .remat): because memory is scarce, it computes {} later or a second "
     "time. Once the program fits, it may not do so; then less is saved than stated, except by a smaller batch."
 )
 ENOUGH_ALONE = "By the upper bounds, each of the following may be enough alone."
@@ -88,7 +88,8 @@ def _rematerializes(dump: Dump, total: int) -> str:
     used = pc.sum(at_peak["size"]).as_py() or 0
     if used < MIN_REMATERIALIZED * total:
         return ""
-    return REMATERIALIZES.format(count(at_peak.num_rows, "buffer"), size(used))
+    n = at_peak.num_rows
+    return REMATERIALIZES.format(count(n, "buffer"), size(used), "it" if n == 1 else "them")
 
 
 def _how_to_see(plan: Plan | None, listed: list[Row], shown: list[Row]) -> str:

@@ -38,7 +38,7 @@ CATEGORY_PLURALS = {
     "live_out": "outputs",
     "constant": "constants",
     "temp": "temporaries",
-    "temp_in_output": "temporaries in the space of outputs",
+    "temp_in_output": "temporaries in outputs",
 }
 
 
