@@ -118,6 +118,23 @@ def test_a_loop_over_the_steps_of_a_training(samples: int, wanted: str, make: Ma
     assert row["action"].startswith(f"Halve the batch of `images` {wanted}.")
 
 
+@pytest.mark.parametrize(("frames", "n"), [("f32[24,8,32]", 1), ("f32[24,6,32]", 0), ("f32[26,8,32]", 0)])
+def test_a_loop_over_all_frames_but_one(frames: str, n: int, make: Make) -> None:
+    """A model that predicts the next frame stacks activations of 23 of 24, with the samples after them."""
+    stack = loop("while.1{1}", 23, "jit(f)/jvp()/while", live=(3, 7))._replace(shape="f32[23,8,64]")
+    gradient = Buffer("g", "f32[23,8,64]", (7, 8), "jit(f)/transpose(jvp())/mul")
+    rows = advice(program(make, [argument("frames", frames, 0), stack, gradient]), "batch")
+    assert [r["action"][:37] for r in rows] == ["Halve the batch of `frames` (8 to 4)."] * n
+
+
+def test_an_argument_without_activations_is_not_halved_instead(make: Make) -> None:
+    """Such as the index that a program searches for each of its queries."""
+    index = argument("index", "f32[4096,64]", 0)
+    queries = [argument("queries", "s32[8,64]", 1), Buffer("h", "f32[8,512]", op_name="jit(f)/tanh")]
+    (row,) = advice(program(make, [index, *queries]), "batch")
+    assert row["action"] == "Halve the batch of `queries` (8 to 4)."
+
+
 @pytest.mark.parametrize(("operation", "wanted"), [("dot_general", "(8 to 4)"), ("while/dot_general", "(64 to 32)")])
 def test_a_loop_over_the_samples(operation: str, wanted: str, make: Make) -> None:
     """It has as many iterations as products outside of loops have samples: jax.lax.map computes attention like this."""
@@ -400,6 +417,16 @@ def test_nodes_and_edges(make: Make) -> None:
     arguments = [argument("x", "f32[64,32]", 0), argument("source", "s32[512]", 1)]
     (row,) = advice(program(make, [*arguments, nodes, edges, gradient]), "batch")
     assert row["action"].startswith("Halve the batch of `source` (512 to 256).")
+
+
+@pytest.mark.parametrize(("updated", "n"), [("s32[8]", 1), ("f32[8,512]", 0)])
+def test_a_small_array_of_a_batch_may_have_the_size_of_an_output(updated: str, n: int, make: Make) -> None:
+    """Such as the lengths of the samples, and the loss. If most bytes could be donated, it is a state."""
+    arguments = [argument("batch['x']", "f32[8,512]", 0), argument("batch['lengths']", "s32[8]", 1)]
+    forward = Buffer("h", "f32[8,4096]", (0, 7), "jit(f)/jvp()/add")
+    gradient = Buffer("g", "f32[8,4096]", (6, 8), "jit(f)/transpose(jvp())/mul")
+    dump = program(make, [*arguments, output("loss", updated), forward, gradient])
+    assert len(advice(dump, "batch")) == n
 
 
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])

@@ -392,6 +392,11 @@ def test_attention_without_a_backward_pass(make: Make) -> None:
     buffers = [b._replace(op_name=b.op_name.replace("jvp()/", "")) for b in ATTENTION[:4]]
     (row,) = attention_advice(make, *buffers)
     assert "jax.lax.map over f, where" in row["action"]
+    # A TPU program is scheduled anew.
+    (on_tpu,) = advice(program(make, buffers, "tpu"), "attention")
+    assert on_tpu["lower"] == row["lower"] - min(int(0.05 * (SCORES.size + WEIGHTS.size)), row["lower"] // 3)
+    on_tpu, row = (advice(program(make, ATTENTION, platform), "attention")[0] for platform in ("tpu", "cpu"))
+    assert on_tpu["lower"] == row["lower"]
 
 
 def test_attention_of_more_heads_than_samples(make: Make) -> None:

@@ -12,7 +12,7 @@ from .aliasing import is_partitioned
 from .bounds import largest_divisor, of_values, with_vmem
 from .buffer_names import trip_counts_of
 from .columns import Ints, Mask, flags_of
-from .interventions import Intervention
+from .interventions import Intervention, rescheduled_at_worst
 from .layout import DONATED, PARAMETER
 from .op_names import END, matching
 from .origins import origins, uses_of
@@ -80,7 +80,10 @@ def _by_parts(
     if is_used.any():
         text += " What the program itself computes from these matrices after a loop, f has to return for its part."
         certain = min(certain, 0)
-    bounds = int(ATTENTION_LOWER * certain), with_vmem(a.w, int(ATTENTION_UPPER * best) + a.w.lost_by(only))
+    lower = int(ATTENTION_LOWER * certain)
+    if p.tables.platform == "tpu" and not a.is_training:  # what the parts get and return may be copied
+        lower -= rescheduled_at_worst(a.w, lower)
+    bounds = lower, with_vmem(a.w, int(ATTENTION_UPPER * best) + a.w.lost_by(only))
     yield of_values(a, "attention", np.flatnonzero(members & a.w.at_peak), Change(0, in_flight - only), bounds, text)
 
 

@@ -47,8 +47,8 @@ _INDICES = ("pred", "s32", "u32", "s64", "u64")
 def smaller_batches(a: LayerActivations) -> Iterator[Intervention]:
     """Halve the batch: the leading dimension that all arrays of an argument share, if activations have it too."""
     found = [_half_batch(a, batch) for batch in batches_of(a)]
-    if found:
-        yield max(found, key=lambda i: (i.lower, i.upper))
+    if found:  # an upper bound of 0 is that of an argument without activations, such as an index that is searched
+        yield max(found, key=lambda i: (min(i.lower, i.upper), i.upper))
 
 
 class Batch(NamedTuple):
@@ -81,7 +81,7 @@ def _batches(a: LayerActivations) -> list[Batch]:
     order = np.argsort(codes, kind="stable")
     arguments = np.split(order, np.searchsorted(codes[order], np.arange(1, len(names)))) if len(names) else []
     shared = [_shared_size(a.dimensions[value[rows]], sliced[rows]) for rows in arguments]
-    state = [bool(a.is_state[value[rows]].any()) for rows in arguments]
+    state = [_is_updated(a, value[rows]) for rows in arguments]
     found = []
     for code in largest_groups(codes, p.extent[value]).tolist():
         name, members = names[code].as_py(), value[codes == code]
@@ -98,6 +98,16 @@ def _batches(a: LayerActivations) -> list[Batch]:
         elif not a.is_training and (batch := _batch_of_tokens(a, name, int(number[codes == code].min()), members)):
             found.append(batch)
     return found
+
+
+def _is_updated(a: LayerActivations, values: Ints) -> bool:
+    """Return whether arrays of an argument are updated: in a training step, those with most of its bytes.
+
+    A small one, such as the lengths of samples, may have the size of an output by chance, such as the loss.
+    """
+    updated = a.is_state[values]
+    extent = a.p.extent[values]
+    return bool(2 * extent[updated].sum() > extent.sum() if a.is_training else updated.any())
 
 
 def _batch_of_tokens(a: LayerActivations, name: str, number: int, members: Ints) -> Batch | None:
@@ -136,6 +146,10 @@ def _is_sliced(a: LayerActivations, values: Ints) -> Mask:
     samples = _samples(a)
     stacks = [s for s in a.stacks if (not trips or s.trips in trips) and s.trips not in samples]
     stacked = np.isin(a.dimensions[values, 0], [s.trips for s in stacks])
+    # A model that predicts the next of several frames loops over all but one of them.
+    elements = [a.dimensions[s.values, 1] for s in stacks]
+    for s, second in zip(stacks, elements, strict=True):
+        stacked |= (a.dimensions[values, 0] == s.trips + 1) & np.isin(a.dimensions[values, 1], second[second > 0])
     # A loop over the steps of a training, for example, stacks nothing for a backward pass.
     stacked |= np.isin(a.dimensions[values, 0], [n for n in set(trips) if not _is_in_activations(a, n)])
     # So may half of them be, if tokens come in pairs, such as two answers to each question, with a mask for each.
