@@ -40,7 +40,8 @@ def test_parts_of_the_screen(
     heights: list[int] = []
     for name in ("verdict", "sides", "accounts", "bill"):
         monkeypatch.setattr(diff, f"_{name}", lambda *_, name=name: [name])
-    monkeypatch.setattr(diff, "_edits", lambda *_: ["edits"] if with_edits else [])
+    titles: list[str] = []
+    monkeypatch.setattr(diff, "_edits", lambda c, width, title: titles.append(title) or ["edits"] * with_edits)
     monkeypatch.setattr(diff, "_contributors", lambda c, output, height: heights.append(height) or ["groups"])
     c: Any = SimpleNamespace(
         diff=SimpleNamespace(is_same=is_same, is_known=is_known), problems=lambda: [problem] if problem else []
@@ -48,6 +49,7 @@ def test_parts_of_the_screen(
     lines = plain(diff.screen(c, Output(wide=True)))
     assert " ".join(line for line in lines if line) == (parts if with_edits else parts.replace(" edits", ""))
     assert heights == ([] if is_same else [40 - 7 - bool(problem) - 2 * with_edits - 4])
+    assert titles == ["what changed without an effect on memory" if is_same else "what else changed"]
     assert all(a or b for a, b in pairwise(lines))
 
 

@@ -41,6 +41,8 @@ def _nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"x": 1}, {"x": 5}, "the same lines run more operations: x 1 -> 5"), ({}, {"x": 9}, None),
         ({"x": 8, "y": 9, "z": 9}, {"x": 16, "y": 36, "z": 4},
             "the same lines run more operations: y 9 -> 36, x 8 -> 16"),
+        ({"jvp()/x": 8, "transpose(jvp())/while/body/x": 9}, {"jvp()/x": 16, "transpose(jvp())/while/body/x": 36},
+            "the same lines run more operations: backward x 9 -> 36, x 8 -> 16"),
         ({"x": 8, "y": 16}, {"x": 16, "y": 8}, None), ({"x": 8}, {"x": 8}, None),
     ],
 )  # fmt: skip

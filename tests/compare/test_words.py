@@ -347,6 +347,15 @@ def test_a_cause_of_which_little_is_left(change: int, evidence: str, first: str)
     assert ranked_edits(difference([account(TOTAL, 0, 100)], edits=edits))[0]["kind"] == first
 
 
+@pytest.mark.parametrize(("change", "first"), [(3, "arguments"), (2, "loops"), (-3, "loops")])
+def test_lines_that_run_more_often_because_of_new_layers(change: int, first: str) -> None:
+    """The arguments of layers that have no names of their own in the op_names, such as those of Flax NNX."""
+    edits = [edit("loops", 90, text="the same lines run more operations: dot 8 -> 16"), edit("arguments", change)]
+    assert ranked_edits(difference([account(TOTAL, 0, 100)], edits=edits))[0]["kind"] == first
+    edits[0] = edit("loops", 90, text="1 loop is new")
+    assert ranked_edits(difference([account(TOTAL, 0, 100)], edits=edits))[0]["kind"] == "loops"
+
+
 @pytest.mark.parametrize(
     ("kinds", "row", "follows"),
     [

@@ -537,13 +537,13 @@ def instructions(c: Context) -> Iterator[Edit]:
     if n < sum(map(len, retyped(c).values())):
         return  # likewise
     if changed and (a & b).total() > (a | b).total() / 2:  # otherwise scopes were renamed
-        numbers = _by_pass_and_path(changed, a, b)
+        numbers = by_pass_and_path(changed, a, b)
         backward = " in the backward pass" if all(word for word, _ in numbers) else ""
         texts = [f"{path if backward else word + path} {x:,} -> {y:,}" for (word, path), (x, y) in numbers.items()]
         yield Edit("instructions", f"other numbers of operations{backward}: {listed(texts)}", c.none, "names")
 
 
-def _by_pass_and_path(changed: list[str], a: Counter[str], b: Counter[str]) -> dict[tuple[str, str], tuple[int, int]]:
+def by_pass_and_path(changed: list[str], a: Counter[str], b: Counter[str]) -> dict[tuple[str, str], tuple[int, int]]:
     """Return the numbers of these operations by their paths without wrappers and loops, those of most change first.
 
     Operations of the backward pass, and those with equal paths, are apart: `backward mul`, `mul`. If nothing but their

@@ -10,9 +10,10 @@ import numpy as np
 from ..compute.columns import Mask, flags_of, take
 from ..compute.op_names import matching
 from .context import PRODUCT_NAME, Context, Edit, Names, listed
-from .program_edits import layers_changed, rematerialization
+from .program_edits import by_pass_and_path, layers_changed, rematerialization
 from .rows import replaced_dimensions
 from .shape_edits import loops
+from .verdict import REPEATS
 
 LIBRARY_CALL = r"^custom-call$"
 PRODUCT = r"^(?:convolution|dot|fft)$"
@@ -38,8 +39,9 @@ def repeats(c: Context) -> Iterator[Edit]:
     total = sum(changes.values())
     changed = sorted((path for path, n in changes.items() if n * total > 0), key=lambda s: (-abs(changes[s]), s))
     if changed:
-        texts = [f"{path} {a[path]:,} -> {b[path]:,}" for path in changed]
-        text = f"the same lines run {'more' if total > 0 else 'fewer'} operations: {listed(texts)}"
+        numbers = by_pass_and_path(changed, a, b)
+        texts = [f"{word}{path} {x:,} -> {y:,}" for (word, path), (x, y) in numbers.items()]
+        text = f"{REPEATS}{'more' if total > 0 else 'fewer'} operations: {listed(texts)}"
         # A larger argument may be computed in more parts: its dimension explains what differs then.
         resized = any(replaced_dimensions(*shapes) for shapes in c.interface.shapes)
         claims = c.none if resized else c.rows.single & c.rows.temporary

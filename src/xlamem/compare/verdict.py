@@ -17,6 +17,10 @@ MIN_SHARE = 0.1
 """An edit that explains less of a change than this is not its main cause."""
 MAX_SHARE = 1.25
 """Buffers that changed by more of a change than this are stated with those that changed in the other direction."""
+REPEATS = "the same lines run "
+"""The beginning of what is said of lines that run more or fewer operations."""
+MIN_LAYERS = 0.03
+"""Arguments that explain at least this part of a change may be layers, whose lines are those of others."""
 MIN_CANCELED = 10
 """An edit that changed this many times as much as is left of it is a cause, whatever cancels it."""
 MAX_GROUPS = 50
@@ -102,6 +106,8 @@ def ranked_edits(d: DiffTables) -> list[Row]:
     # Operations explain whatever else differs around them, also what has another type.
     is_typed = any(row["kind"] == "element type" and row["evidence"] != "buffers" for row in rows)
     has_operations = any(row["kind"] == "operations" and row["evidence"] != "buffers" for row in rows)
+    has_layers = any(row["kind"] == "arguments" and row["change"] * change > 0
+                     and abs(row["change"]) >= MIN_LAYERS * abs(change) for row in rows)  # fmt: skip
     is_offload = d.host_change * change < 0 and 2 * in_host >= abs(change)
 
     def rank(row: Row) -> tuple[int, int, int]:
@@ -120,7 +126,7 @@ def ranked_edits(d: DiffTables) -> list[Row]:
             return 9, 0, row["edit"]
         if row["kind"] in DETAILS:
             return 6, DETAILS.index(row["kind"]), row["edit"]
-        if _may_follow(row, kinds):
+        if _may_follow(row, kinds) or (has_layers and row["text"].startswith(REPEATS)):
             return 7, -abs(row["change"]), row["edit"]
         if not explains and not is_buffers and abs(row["change"]) >= MIN_CANCELED * abs(change) > 0:
             return 2, -abs(row["change"]), row["edit"]

@@ -20,6 +20,8 @@ MARKS = {
     "padding changed": "padding",
 }
 """Short names of causes."""
+OTHER_EDITS = {False: "what else changed", True: "what changed without an effect on memory"}
+"""The title of the edits that the verdict does not state, by whether all sizes are the same."""
 MAX_PERCENT = 1000
 """A larger share of a change, of which others cancel most, says nothing."""
 _SPACE = re.compile(r"\{:S\(\d+\)\}|:?S\(\d+\)")

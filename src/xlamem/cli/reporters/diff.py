@@ -12,7 +12,7 @@ from ...compare.difference import Diff
 from ...compare.groups import difference_groups, of_account
 from ...compare.verdict import LINES, ranked_edits, signed
 from ...compare.view import moved, numbers
-from ...compare.wording import label, mark, relative, shapes, share, sources
+from ...compare.wording import OTHER_EDITS, label, mark, relative, shapes, share, sources
 from ...compute.bills import DEVICE_TOTAL
 from ...compute.wording import describe_problems
 from ...dump import Dump
@@ -102,7 +102,7 @@ def screen(c: Comparison, output: Output) -> list[Text]:
     """Return the lines of the screen; one line if nothing changed."""
     width, d = output.width, c.diff
     lines = _verdict(d, width)
-    edits = _edits(c, width)
+    edits = _edits(c, width, OTHER_EDITS[d.is_same])
     if d.is_same and d.is_known and not c.problems():
         return lines + ([Text(), *edits] if edits else [])
     lines += [Text(line, "red") for text in c.problems() for line in wrap(text, 0, width)]
@@ -292,10 +292,10 @@ def _lines_of(text: Text, shape: str, place: str, width: int | None) -> list[Tex
     return [text, Text.assemble(" " * SHAPE_INDENT, (f"{shape}  " if shape else "", "dim"), (place, PLACE))]
 
 
-def _edits(c: Comparison, width: int | None) -> list[Text]:
+def _edits(c: Comparison, width: int | None, title: str = OTHER_EDITS[False]) -> list[Text]:
     """Return what else was edited, on at most two lines each."""
     edits = c.other_edits()
-    lines = [Text("what else changed", "bold")] if edits else []
+    lines = [Text(title, "bold")] if edits else []
     n_lines = 2 if len(edits) <= N_EDITS else 1
     for edit in edits[:N_EDITS]:
         change = f"{signed(edit['change'])}: " if edit["change"] else ""

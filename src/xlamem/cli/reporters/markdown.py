@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...compare.verdict import signed
 from ...compare.view import moved, numbers
-from ...compare.wording import label, mark, relative, shapes, share, sources
+from ...compare.wording import OTHER_EDITS, label, mark, relative, shapes, share, sources
 from ...display.markdown import code, escaped, table
 from ...formatting import count, size
 from . import pairs
@@ -25,7 +25,7 @@ def comment(c: Comparison, limit: int | None) -> str:
     if not c.diff.is_same:
         lines += ["", *_accounts(c), "", *_contributors(c, N_ROWS if limit is None else limit)]
     if edits := c.other_edits():
-        lines += ["", "What else changed:", ""]
+        lines += ["", f"{OTHER_EDITS[c.diff.is_same].capitalize()}:", ""]
         lines += [f"- {escaped(e['text'])}" + (f" ({signed(e['change'])})" if e["change"] else "") for e in edits]
     return "\n".join(lines)
 
