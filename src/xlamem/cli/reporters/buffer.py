@@ -10,7 +10,7 @@ from rich.text import Text
 from ...compute import Buffer
 from ...compute.wording import describe_problems
 from ...dump import Dump
-from ...formatting import NO_BREAK, count, exact_size, number, one_line, shorten_path, wrap
+from ...formatting import NO_BREAK, count, exact_size, number, one_line, shorten, shorten_path, wrap
 from .buffers import call_text, category_name, origin_text, padding_bytes, shape_text, source_line, value_name
 from .header import header
 from .verdict import INDENT, field
@@ -19,6 +19,8 @@ Row = dict[str, Any]
 
 N_ROWS = 6
 """Number of users, positions and mates without --limit."""
+MIN_NAME = 12
+"""Minimum width of an op_name; if there is less, what precedes it is shortened, too."""
 N_CALLS = 4
 """Maximum number of calls that are shown."""
 BY = f"<{NO_BREAK}"
@@ -108,11 +110,20 @@ def _latest(users: list[Row], n: int) -> list[Row]:
 
 
 def _list(label: str, shown: Iterable[str], rows: list[Any], n: int, width: int | None) -> list[Text]:
-    lines = [field("" if i else label, shorten_path(text, width and width - INDENT)) for i, text in enumerate(shown)]
+    lines = [field("" if i else label, _shortened(text, width and width - INDENT)) for i, text in enumerate(shown)]
     if len(rows) > n:
         more = f"{count(len(rows) - n, 'more', 'more')}: --limit shows more"
         lines.append(field("" if lines else label, (more, "dim")))
     return lines
+
+
+def _shortened(text: str, limit: int | None) -> str:
+    """Shorten the op_name at the end of a line, so that steps stay whole."""
+    head, gap, name = text.rpartition("  ")
+    if limit is None or len(text) <= limit:
+        return text
+    room = limit - len(head + gap)
+    return f"{head}{gap}{shorten_path(name, room)}" if room >= MIN_NAME else shorten(text, limit)
 
 
 def _user(use: Row) -> str:
