@@ -274,6 +274,27 @@ def test_the_dimensions_that_a_layout_pads(layout: str, padding: str, make: Make
     assert row["action"].startswith(f"The layout makes f32[12,50,100] 1.7 times as large{padding}")
 
 
+@pytest.mark.parametrize(
+    ("other", "actions"),
+    [
+        ("bf16[8,4,16,16,4]{4,2,1,3,0:T(8,128)}", 2), ("bf16[32,16,16,4]{0,3,2,1:T(4,128)}", 2),
+        ("bf16[8,4,16,16,4]{3,4,2,1,0:T(4,128)}", 1), ("bf16[8,5,16,16,4]{3,4,2,1,0:T(4,128)}", 2),
+        ("f32[8,4,16,16,4]{3,4,2,1,0:T(4,128)}", 2),
+    ],
+)
+def test_an_array_in_two_shapes(other: str, actions: int, make: Make) -> None:
+    """Such as a batch of all steps, before and after its first two dimensions are merged: both are padded, or none."""
+    first = "bf16[32,16,16,4]{2,3,1,0:T(4,128)}"
+    values = value(0, "t", 1 << 18, 0, first) + value(1, "u", 1 << 18, 1 << 18, other)
+    text = attacks.dump([values], size=1 << 19, ranges=["t{}:0-3", "u{}:0-3"])
+    dump = xlamem.read(make(text, "cl_1.after_optimizations"))
+    rows = [r for r in xlamem.advise(dump).to_pylist() if r["kind"] == "shape"]
+    assert len(rows) == actions
+    if actions == 1:
+        assert (rows[0]["n_buffers"], rows[0]["upper"]) == (2, int(1.05 * 2 * ((1 << 18) - 2 * 32 * 16 * 16 * 4)))
+        assert "dimension 2 from 16 to 128. So does that of bf16[8,4,16,16,4]. Merge its" in rows[0]["action"]
+
+
 def test_what_changes_results_counts_half() -> None:
     """Donating the averages and keeping them in a smaller type save the same at most."""
     rows = xlamem.advise(xlamem.read(STORED / "tpu-averages" / "base")).to_pylist()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +55,8 @@ MAX_DONATED = 8
 """Maximum number of donated arguments that are named."""
 UNNAMED = "argument "
 """What the name of an argument begins with that the dump does not name."""
+SHAPES_UPPER = 1.05
+"""Multiple of the estimate that is the upper bound for an array in several shapes."""
 MAX_SHAPES = 5
 """Maximum number of shapes that are proposed to be changed."""
 MAX_RESULTS = 16
@@ -408,29 +412,44 @@ def shapes(w: WhatIf) -> Iterator[Intervention]:
     if not (counts & (padding > 0)).any():
         return
     total = np.bincount(codes[counts] + 1, padding[counts], minlength=len(names) + 1)[1:]
+    alike: dict[tuple[Any, ...], list[int]] = {}
     for code in np.argsort(-total, kind="stable")[:MAX_SHAPES].tolist():
-        values = np.flatnonzero((codes == code) & (padding > 0))
-        if len(values) and "[]" not in names[code].as_py():
-            yield _shape(w, names[code].as_py(), values, padding, counts)
+        alike.setdefault(_padded_array(names[code].as_py()), []).append(code)
+    for group in alike.values():
+        values = np.flatnonzero(np.isin(codes, group) & (padding > 0))
+        if len(values) and "[]" not in names[group[0]].as_py():
+            yield _shape(w, [names[code].as_py() for code in group], values, padding, counts)
 
 
-def _shape(w: WhatIf, shape: str, values: Ints, padding: Ints, counts: Mask) -> Intervention:
-    p, smaller = w.p, w.p.extent.copy()
+def _padded_array(shape: str) -> tuple[Any, ...]:
+    """Return what the shapes of an array have in common of which dimensions that are not padded are merged or split."""
+    array, _, layout = shape.partition("{")
+    padded = sorted(t.padded / t.size for t in tiled_dimensions(shape) if t.is_padded)
+    sizes = sorted(t.size for t in tiled_dimensions(shape) if t.is_padded)
+    element_type, _, dimensions = array.rstrip("]").partition("[")
+    elements = math.prod(map(int, re.findall(r"\d+", dimensions)))
+    return (element_type, elements, *sizes, *padded) if sizes else (array, layout)
+
+
+def _shape(w: WhatIf, texts: list[str], values: Ints, padding: Ints, counts: Mask) -> Intervention:
+    p, shape, smaller = w.p, texts[0], w.p.extent.copy()
     smaller[values] -= padding[values]
     fixed = -int(padding[values[counts[values] & ~w.in_arena[values]]].sum())
     change = Change(fixed, -w.shrunk(smaller))
     estimate, times = w.saved(change), p.extent[values].sum() / max(1, (p.extent - padding)[values].sum())
-    array = shape.partition("{")[0]
+    array, *others = dict.fromkeys(text.partition("{")[0] for text in texts)
+    also = f"So does that of {' and '.join(others)}. " if others else ""
     tiled = [t for t in tiled_dimensions(shape) if t.is_padded]
     padded = " and ".join(f"dimension {t.dimension} from {t.size:,} to {t.padded:,}" for t in tiled)
     text = (
-        f"The layout makes {array} {times:.1f} times as large{': it pads ' if padded else ''}{padded}. Merge its "
-        "dimensions (reshape it to one), put a long one last, or choose sizes that need no padding."
+        f"The layout makes {array} {times:.1f} times as large{': it pads ' if padded else ''}{padded}. "
+        f"{also}Merge its dimensions (reshape it to one), put a long one last, or choose sizes that need no padding."
     )
     order = largest_first(w, values[counts[values]])
     # The compiler may need a copy in the other layout.
     lower = min(-int((p.extent - padding)[order].max(initial=0)), -int(MARGIN * w.peak))
-    return Intervention("shape", order, change, lower, estimate, "try", text)
+    upper = int(SHAPES_UPPER * estimate) if others else estimate  # parts of the array have more shapes
+    return Intervention("shape", order, change, lower, upper, "try", text)
 
 
 # -- small slots ---------------------------------------------------------------------------------
