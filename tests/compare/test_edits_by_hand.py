@@ -564,6 +564,8 @@ def test_whole_dimensions_that_one_side_exchanges(
     [
         ([((2, 5), (2, 5))], ([], []), (0, 1), True), ([((2, 5), (2, 6))], ([2], [3]), (4, 5), True),
         ([], ([], []), (0, 1), False), ([((8, 5), (8, 5))], ([], []), (0, 1), False),
+        ([((5, 3), (5, 3))], ([], []), (0, 1), True), ([((5, 3), (5, 8))], ([], []), (0, 1), False),
+        ([((5, 3), (5, 3))], ([], []), (1, 1), False), ([((5, 3), (5, 12))], ([], []), (0, 1), False),
         ([((2, 5), (2, 5)), ((2,), (8,))], ([], []), (0, 1), False), ([((2, 3), (2, 12))], ([], []), (0, 1), False),
         ([((2, 5), (2, 5))], ([1, 2], [8]), (0, 1), False), ([((2, 5), (2, 5))], ([], []), (1, 1), False),
         ([((2, 5), (2, 5))], ([], []), (1, 0), False),
@@ -575,7 +577,8 @@ def test_slices_of_arguments_that_are_sharded_less(
     """No temporary has another dimension of the ratio, no loop runs over that of an argument, and slices are new."""
     monkeypatch.setattr(shape_edits, "_trip_counts_in_model", lambda p: p)
     opcodes = [SimpleNamespace(count=lambda _, n=n: n) for n in slices]
-    c = context(temporaries=resized(*((a, b, 9) for a, b in pairs)), m=SimpleNamespace(a=loops[0], b=loops[1]),
+    chance = [((2, 5), (2, 5), 9 * 200), ((3,), (12,), 9)] if sliced and 2 in pairs[0][0] else []
+    c = context(temporaries=resized(*((a, b, 9) for a, b in pairs), *chance), m=SimpleNamespace(a=loops[0], b=loops[1]),
                 opcodes=opcodes)  # fmt: skip
     exchange, none = collectives(all_reduce=2), collectives()
     assert shape_edits._sliced(c, {(2, 8)}, exchange, exchange) == ({(2, 8)} if sliced else set())

@@ -37,6 +37,8 @@ MIN_SHARE_ALONE = 0.02
 """That share for a dimension, if hardly any other one differs by another ratio."""
 MIN_ALONE, MIN_SHAPES = 0.95, 8
 """Minimum share of that ratio in the bytes of matched values that have another shape, and number of their shapes."""
+MIN_RATIO = 0.01
+"""Minimum share of the bytes of matched temporaries that have other dimensions of a ratio, unless by chance."""
 MAX_OTHERS = 0.1
 """Maximum share of collectives that are new or gone in programs that are sharded alike."""
 MIN_EXCESS = 4
@@ -158,20 +160,27 @@ def _sliced(
 ) -> set[tuple[int, int]]:
     """Return those of these dimensions of which each device takes a slice, on the side that has the larger ones.
 
-    That side has more dynamic slices, the temporaries of both programs have the smaller dimension, and none another one
-    of the ratio. So it is if a loop takes slices of an argument, but then it has as many iterations.
+    That side has more dynamic slices, the temporaries of both programs have the smaller dimension, or neither of both,
+    and none another one of the ratio. So it is if a loop takes slices of an argument, but then it has as many
+    iterations.
     """
     slices = [opcodes.count(DYNAMIC_SLICE) for opcodes in c.opcodes]
     if slices[0] == slices[1] or not before.counts or not after.counts:
         return set()
     more_after = slices[1] > slices[0]
     pairs = [(a, b) for a, b, _ in c.temporaries]
-    ratios = {Fraction(*k) for a, b in pairs for k in replaced_dimensions(a, b)}
+    sizes: Counter[Fraction] = Counter()
+    for a, b, size in c.temporaries:
+        sizes.update(dict.fromkeys((Fraction(*k) for k in replaced_dimensions(a, b)), size))
+    least = MIN_RATIO * sum(size for _, _, size in c.temporaries)
+    ratios = {ratio for ratio, size in sizes.items() if size >= least}
     kept = {n for a, b in pairs for n in a.dimensions if n in b.dimensions}
+    known = {n for both in pairs for side in both for n in side.dimensions}
     loops_a, loops_b = ({*(_trip_counts_in_model(p) or ())} for p in (c.m.a, c.m.b))
     return {
         (x, y) for x, y in replaced
-        if (y > x) == more_after and min(x, y) in kept and Fraction(x, y) not in ratios
+        if (y > x) == more_after and (min(x, y) in kept or (pairs and known.isdisjoint((x, y))))
+        and Fraction(x, y) not in ratios
         and not (x in loops_a and y in loops_b)
     }  # fmt: skip
 
