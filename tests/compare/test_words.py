@@ -440,8 +440,8 @@ def test_what_changed_by_more_than_the_peak(less: int, more: int, text: str) -> 
 @pytest.mark.parametrize(
     ("host", "text"),
     [
-        (5000, ", +4.88 KiB of host memory: moved (+512 B: a is new)"), (10, ", +10 B of host memory: layers differ"),
-        (9, ": layers differ"), (-101, ", -101 B of host memory: moved"), (0, ": layers differ"),
+        (5000, ", +4.88 KiB of host memory: moved (+512 B of host memory: a is new)"),
+        (10, ", +10 B of host memory: layers differ"), (9, ": layers differ"), (-101, ", -101 B of host memory: moved"), (0, ": layers differ"),
     ],
 )  # fmt: skip
 def test_the_memory_of_the_host(host: int, text: str) -> None:

@@ -189,12 +189,13 @@ def _largest(d: DiffTables, cause: Row | None) -> str:
     rows = own or in_direction
     if not rows:
         return ""
-    texts = [describe(rows[0])]
+    where = " of host memory" if account == HOST else ""
+    texts = [describe(rows[0], where)]
     if own and abs(by_cause) >= 2 * abs(own[0]["change"]) and abs(by_cause - total) > MIN_SHARE * abs(total):
         texts.insert(0, f"{signed(by_cause)} in all")
     if abs(rows[0]["change"]) > MAX_SHARE * abs(total):
         opposed = (row for row in of_all if row["change"] * total < 0)
-        texts += [describe(row) for row in opposed if abs(row["change"]) >= MIN_SHARE * abs(total)][:1]
+        texts += [describe(row, where) for row in opposed if abs(row["change"]) >= MIN_SHARE * abs(total)][:1]
     return f" ({'; '.join(texts)})"
 
 
@@ -212,10 +213,10 @@ def _uncanceled(rows: list[Row], total: int) -> list[Row]:
     return left
 
 
-def describe(row: Row) -> str:
-    """Return a group of buffers with its change, cause and line."""
+def describe(row: Row, of: str = "") -> str:
+    """Return a group of buffers with its change, of something else than the device's memory, cause and line."""
     where = source(row)
-    return f"{signed(row['change'])}: {buffers_of(row)} {happened(row)}{f', {where}' if where else ''}"
+    return f"{signed(row['change'])}{of}: {buffers_of(row)} {happened(row)}{f', {where}' if where else ''}"
 
 
 def buffers_of(row: Row) -> str:
