@@ -1070,6 +1070,12 @@ def test_the_dimension_of_what_changed_most(pairs: Any, claims: list[bool] | Non
     assert [(e.text, e.claims.tolist(), e.evidence) for e in found] == ([(text, claims, "buffers")] if claims else [])
 
 
+@pytest.mark.parametrize(("size", "found"), [(160, True), (640, True), (40, True), (20, False), (8, True), (96, False)])
+def test_arrays_with_multiples_of_a_dimension(size: int, found: bool) -> None:
+    """They follow from that of an argument, unless it is so small that any number may be a multiple of it."""
+    assert rest_edits._has_any(Shape("bf16", (1280, 8, 640, 256)), [7, size]) is found
+
+
 def test_what_is_explained_already_has_no_other_cause() -> None:
     c = rest((LARGE, SMALL, -90), ("f32[3]", None, -100), (LARGE, SMALL, -20))
     assert [*dimensions_of_rest(c, np.array([False, True, True]))] == []

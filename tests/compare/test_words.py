@@ -347,6 +347,18 @@ def test_a_cause_of_which_little_is_left(change: int, evidence: str, first: str)
     assert ranked_edits(difference([account(TOTAL, 0, 100)], edits=edits))[0]["kind"] == first
 
 
+@pytest.mark.parametrize(
+    ("change", "evidence", "first"),
+    [
+        (0, "interface", "dimensions"), (1, "interface", "dimensions"), (0, "buffers", "outputs"),
+        (20, "interface", "outputs"),
+    ],
+)
+def test_outputs_of_another_shape_because_of_an_argument(change: int, evidence: str, first: str) -> None:
+    edits = [edit("outputs", change), edit("dimensions", 3, evidence=evidence)]
+    assert ranked_edits(difference([account(TOTAL, 0, 100)], edits=edits))[0]["kind"] == first
+
+
 @pytest.mark.parametrize(("change", "first"), [(3, "arguments"), (2, "loops"), (-3, "loops")])
 def test_lines_that_run_more_often_because_of_new_layers(change: int, first: str) -> None:
     """The arguments of layers that have no names of their own in the op_names, such as those of Flax NNX."""
@@ -441,7 +453,8 @@ def test_what_changed_by_more_than_the_peak(less: int, more: int, text: str) -> 
     ("host", "text"),
     [
         (5000, ", +4.88 KiB of host memory: moved (+512 B of host memory: a is new)"),
-        (10, ", +10 B of host memory: layers differ"), (9, ": layers differ"), (-101, ", -101 B of host memory: moved"), (0, ": layers differ"),
+        (10, ", +10 B of host memory: layers differ"), (9, ": layers differ"),
+        (-101, ", -101 B of host memory: moved"), (0, ": layers differ"),
     ],
 )  # fmt: skip
 def test_the_memory_of_the_host(host: int, text: str) -> None:

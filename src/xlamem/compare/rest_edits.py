@@ -19,7 +19,8 @@ from .shape_edits import MIN_EXCESS, alike, conversions
 
 MIN_SHARE = 1 / 3
 """Minimum share of the bytes that differ which a change of shapes must explain."""
-
+MIN_MULTIPLE = 32
+"""Minimum size of a dimension of which others may be multiples because they follow from it."""
 
 Replacements = Callable[[Shape, Shape], set[tuple[Any, Any]]]
 """What one shape has instead of something that another one has."""
@@ -97,6 +98,11 @@ def _types(a: Shape, b: Shape) -> set[tuple[str, str]]:
     return {(x, y)} if x != y and a.dimensions == b.dimensions and alike(x, y) else set()
 
 
+def _has_any(shape: Shape, sizes: list[int]) -> bool:
+    """Return whether an array has one of these sizes, or multiples of one that are hardly so by chance."""
+    return any(n == size or (size >= MIN_MULTIPLE and n % size == 0) for n in shape.dimensions for size in sizes)
+
+
 def arrays_of_rest(c: Context, rest: Mask) -> Iterator[Edit]:
     """Find the array that takes most of these bytes, if an operation of both programs makes it in one of them only.
 
@@ -121,6 +127,6 @@ def arrays_of_rest(c: Context, rest: Mask) -> Iterator[Edit]:
         p, s = divmod(int(found[largest]), len(shapes))
         operation, shape = paths[p].as_py(), parsed(shapes[s].as_py())
         is_main = found[largest] >= 0 and total[largest] >= MIN_SHARE * size.sum()
-        is_main &= shape is not None and not {pair[side] for pair in resized} & {*shape.dimensions}
+        is_main &= shape is not None and not _has_any(shape, [pair[side] for pair in resized])
         if is_main and shape and shape.dimensions not in c.dimensions[1 - side] and operation in c.operations[1 - side]:
             yield Edit("operations", f"{operation} {verb.format(shape_text(shape))}", key == found[largest], "buffers")

@@ -108,6 +108,7 @@ def ranked_edits(d: DiffTables) -> list[Row]:
     has_operations = any(row["kind"] == "operations" and row["evidence"] != "buffers" for row in rows)
     has_layers = any(row["kind"] == "arguments" and row["change"] * change > 0
                      and abs(row["change"]) >= MIN_LAYERS * abs(change) for row in rows)  # fmt: skip
+    is_resized = any(row["kind"] == "dimensions" and row["evidence"] == "interface" for row in rows)
     is_offload = d.host_change * change < 0 and 2 * in_host >= abs(change)
 
     def rank(row: Row) -> tuple[int, int, int]:
@@ -127,6 +128,8 @@ def ranked_edits(d: DiffTables) -> list[Row]:
         if row["kind"] in DETAILS:
             return 6, DETAILS.index(row["kind"]), row["edit"]
         if _may_follow(row, kinds) or (has_layers and row["text"].startswith(REPEATS)):
+            return 7, -abs(row["change"]), row["edit"]
+        if row["kind"] == "outputs" and not row["change"] and is_resized:  # their shapes follow from arguments
             return 7, -abs(row["change"]), row["edit"]
         if not explains and not is_buffers and abs(row["change"]) >= MIN_CANCELED * abs(change) > 0:
             return 2, -abs(row["change"]), row["edit"]
