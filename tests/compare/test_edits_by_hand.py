@@ -817,7 +817,10 @@ def test_another_share_of_the_forward_pass(
     """More than a fifth fewer or more of both the number and the share."""
     monkeypatch.setattr(program_edits, "_by_pass_of_instructions", lambda names: names)
     c: Any = SimpleNamespace(op_names=(a, b), has_hlo=True)
+    monkeypatch.setattr(program_edits, "resharded", lambda c: ([], []))
     assert program_edits._is_other_share(c) is other
+    monkeypatch.setattr(program_edits, "resharded", lambda c: ([1], [1]))  # for which XLA splits other instructions
+    assert program_edits._is_other_share(c) is (other and not (a[0] and b[0]))
 
 
 class Counts:
@@ -920,6 +923,20 @@ def test_a_checkpoint_inside_of_another(
     names = [Counts(BACKWARD=9, RECOMPUTED=5, CHECKPOINT=5, NESTED=n) for n in nested]
     found = context(op_names=names, m=SimpleNamespace(a=0, b=1))
     assert texts(program_edits.rematerialization(found)) == ([text] if text else [])
+
+
+@pytest.mark.parametrize(
+    ("op_name", "nested"),
+    [
+        ("transpose(jvp())/while/body/checkpoint/f/checkpoint/mul", True), ("transpose(jvp())/checkpoint/mul", False),
+        ("transpose(jvp())/while/body/checkpoint/reshape;checkpoint/reshape", False),
+        ("transpose(jvp())/checkpoint/f/checkpoint/mul;checkpoint/mul", True),
+    ],
+)  # fmt: skip
+def test_op_names_of_nested_checkpoints(op_name: str, nested: bool) -> None:
+    """XLA merges instructions of the same checkpoint, and joins their op_names."""
+    names = Names(np.zeros(1, np.int64), pa.array([f"jit(f)/{op_name}"]), np.ones(1, np.int64))
+    assert names.count(program_edits.NESTED) == nested
 
 
 def test_a_checkpoint_that_moved(monkeypatch: pytest.MonkeyPatch) -> None:

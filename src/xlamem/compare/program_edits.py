@@ -33,7 +33,7 @@ from .context import MAX_NAMES, PRODUCT_NAME, Context, Edit, Evidence, Names, ar
 from .graph import both_sides
 from .interface import caller_shapes
 from .rows import ShapePairs, shape_text
-from .shape_edits import conversions, retyped
+from .shape_edits import conversions, resharded, retyped
 from .tables import HOST
 
 CONTENT_FEATURES = {"tree_spaced", "frames", "crlf", "not_utf8", "address", "from_instruction_blank"}
@@ -52,8 +52,11 @@ RECOMPUTED = r"\brematted_computation\b"
 IN_CHECKPOINT = rf"(?:(?P<around>[^/]+)/)?(?:(?:checkpoint|remat\d*)/)?{RECOMPUTED}\)*/"
 """What precedes the path of a recomputed operation inside of its checkpoint."""
 CHECKPOINT = r"(?:^|[/(])(?:checkpoint|remat\d*)(?:[/)(]|$)"
-NESTED = r"\btranspose\(.*\bcheckpoint/.*\bcheckpoint/"
-"""The op_names of the backward pass of what two calls of `jax.checkpoint` contain, one inside of the other."""
+NESTED = r"\btranspose\([^;]*\bcheckpoint/[^;]*\bcheckpoint/"
+"""The op_names of the backward pass of what two calls of `jax.checkpoint` contain, one inside of the other.
+
+XLA joins the op_names of instructions that it merges by a semicolon.
+"""
 UNFUSED = r"^(?:custom-call|sort|topk|fft|cholesky|triangular-solve|rng-bit-generator)$"
 """Opcodes that XLA does not put into fusions."""
 MIN_OPERATIONS = 4
@@ -182,10 +185,11 @@ def _is_other_share(c: Context) -> bool:
     """Return whether another number of instructions and another share of the forward pass are recomputed.
 
     More layers, or an unrolled loop, repeat both. Moves and conversions depend on the optimizations of XLA. Without the
-    HLO texts, so do the numbers: it is only known that one side recomputes nothing.
+    HLO texts, so do the numbers: it is only known that one side recomputes nothing. So they do where arguments are
+    sharded differently, for which XLA splits other instructions.
     """
     (before, forward_a), (after, forward_b) = map(_by_pass_of_instructions, c.op_names)
-    if not c.has_hlo:
+    if not c.has_hlo or (before and after and len(resharded(c)[0])):
         return (before > 0) != (after > 0)
     pairs = (before, after), (before * forward_b, after * forward_a)
     return all(abs(a - b) > MIN_CHANGE * max(a, b) for a, b in pairs)
