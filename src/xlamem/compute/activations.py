@@ -24,8 +24,8 @@ from .what_if import WhatIf
 NO_PHASE, FORWARD, BACKWARD, RECOMPUTE = range(4)
 """Phases of a training step, as JAX's transformations name them in an op_name. TensorFlow names the backward pass."""
 
-_FORWARD_NAME = r"\bjvp\("
-_PHASES = ((_FORWARD_NAME, FORWARD), (BACKWARD_NAME, BACKWARD), (r"rematted_computation", RECOMPUTE))
+FORWARD_NAME = r"\bjvp\("
+_PHASES = ((FORWARD_NAME, FORWARD), (BACKWARD_NAME, BACKWARD), (r"rematted_computation", RECOMPUTE))
 """Patterns of op_names with their phases; the last one that matches applies."""
 _PRIMITIVE = r"dot_general|conv_general_dilated|ragged_dot|ragged_dot_general"
 _WEIGHTED = rf"/(?:{_PRIMITIVE}){END}"
@@ -34,7 +34,7 @@ _CHECKPOINT = r"\btranspose\(.*\b(?:checkpoint|remat\d*|rematted_computation)/"
 """Op_names of the backward pass of what jax.checkpoint wraps, whether or not something is computed again."""
 _SAVED = r"/reduce_precision$"
 """What JAX names results that a policy of jax.checkpoint saves: it rounds them."""
-_LATER = rf"{BACKWARD_NAME}|rematted_computation"
+LATER = rf"{BACKWARD_NAME}|rematted_computation"
 """Op_names of the backward pass, and of what it computes again."""
 _CONTROL = {
     "while", "body", "cond", "closed_call", "eval_jaxpr", "checkpoint", "rematted_computation", "scan", "shard_map",
@@ -212,14 +212,14 @@ class Activations:
         """Whether each row of `instructions` is by its name a matrix product, in training one of the forward pass."""
         codes, names = self.p.printed_op_names
         names = pc.cast(names, pa.string())
-        found = matching(names, _WEIGHTED) & ~matching(names, _LATER)
-        return flags_of(found & matching(names, _FORWARD_NAME) if self.is_training else found, codes)
+        found = matching(names, _WEIGHTED) & ~matching(names, LATER)
+        return flags_of(found & matching(names, FORWARD_NAME) if self.is_training else found, codes)
 
     @cached_property
     def is_later(self) -> Mask:
         """Whether each row of `instructions` is by its name of the backward pass, or of what that computes again."""
         codes, names = self.p.printed_op_names
-        return flags_of(matching(names, _LATER), codes)
+        return flags_of(matching(names, LATER), codes)
 
     @cached_property
     def is_product(self) -> Mask:

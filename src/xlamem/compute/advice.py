@@ -20,6 +20,7 @@ from .capacity import byte_count
 from .carried import carried_stacks
 from .columns import Ints, computed_table, nullable, take
 from .devices import device as device_named
+from .element_types import narrower_types
 from .interventions import (
     MIN_SHARE,
     Intervention,
@@ -36,7 +37,7 @@ from .layout import MAX_TOTAL_BYTES
 from .logits import chunked_losses
 from .loop_results import histories, reductions
 from .program import program
-from .rematerialization import chunks, narrower_types, offloads, recomputations
+from .rematerialization import chunks, offloads, recomputations
 from .sample_gradients import gradients_of_samples
 from .selections import selections
 from .sharding import unsharded_arguments

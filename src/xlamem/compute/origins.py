@@ -183,6 +183,13 @@ def _body_table(p: Program, body: HloBody) -> pa.Table:
     return pa.table({"instruction": names["instruction"], "op_name": named, **lines, "stack_frame": frames})
 
 
+def lines_of_body(p: Program, body: HloBody, rows: Ints) -> dict[str, pa.Array]:
+    """Return the columns source_file and source_line that people read of these rows of the HLO text."""
+    frame, line = (np.asarray(column, np.int64)[rows] for column in (body.stack_frame_id, body.source_line))
+    files = pa.chunked_array([pc.take(body.text("source_file"), arrow_array(rows)).combine_chunks()])
+    return lines_of_model(source_lines(files, line, frame, p.optional("frames")), frame, p.optional("frames"))
+
+
 def _lines(p: Program, lines: dict[str, pa.Array], stack_frame: Ints) -> dict[str, pa.Array]:
     """Return the columns source_file and source_line that people read, and the file of the instruction itself."""
     return {**lines_of_model(lines, stack_frame, p.optional("frames")), "innermost_file": lines["source_file"]}

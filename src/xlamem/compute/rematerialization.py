@@ -1,4 +1,4 @@
-"""Interventions on activations, with bounds of what each saves: recompute, offload, chunk, narrow."""
+"""Interventions on activations, with bounds of what each saves: recompute, offload, chunk."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from .activations import BACKWARD, FORWARD, NO_PHASE
 from .bounds import of_values, with_vmem
 from .clones import are_clones
-from .columns import Mask, encoded
-from .interventions import MIN_SHARE, NARROWER, Intervention
+from .interventions import Intervention
 from .layers import LayerActivations, Layers
 from .layout import MAX_TOTAL_BYTES
 from .stacks import Stacks
@@ -21,7 +19,6 @@ LOOP_LOWER, LOOP_UPPER = 0.65, 1.05
 LAYER_LOWER, LAYER_UPPER = 0.6, 1.05
 CHUNK_LOWER, CHUNK_UPPER = 0.6, 1.15
 OFFLOAD_MARGIN = 0.5
-DTYPE_UPPER = 1.47
 """Multiples of the estimates that are bounds; docs/advice.md has the measurements."""
 MIN_PRODUCTS = 1.5
 """Mean number of matrix products in what is a layer, and no helper of one."""
@@ -167,40 +164,3 @@ def offloads(a: LayerActivations) -> Iterator[Intervention]:
         best = a.w.saved(_stacked_again(a, s, 0, 0))
         bounds = -a.w.peak // 10, best + min(int(OFFLOAD_MARGIN * best), a.w.peak // 10)
         yield of_values(a, "offload", s.values, change, bounds, text, names=names)
-
-
-# -- element types -------------------------------------------------------------------------------
-
-
-def narrower_types(a: LayerActivations) -> Iterator[Intervention]:
-    """Compute in an element type of half the size. CPUs compute in float32 anyway."""
-    w, platform = a.w, a.p.tables.platform
-    codes, names = encoded(a.p.tables["values"]["element_type"])
-    candidates = w.in_arena & ((a.phase != NO_PHASE) | (not (a.phase == FORWARD).any()))
-    for code, name in enumerate(names.to_pylist()):
-        members = candidates & (codes == code)
-        if name in NARROWER and members[w.at_peak].any() and not (platform == "cpu" and name == "f32"):
-            yield _narrower(a, name, members)
-
-
-def _narrower(a: LayerActivations, name: str, members: Mask) -> Intervention:
-    change = Change(0, -(a.w.only(a.with_slot_mates(members)) // 2))
-    estimate = a.w.saved(change)
-    values = np.flatnonzero(members & a.w.at_peak)
-    upper = _with_rematerialized(a, int(DTYPE_UPPER * with_vmem(a.w, estimate, values)), members)
-    # It may keep the largest one in both types.
-    lower = -max(a.w.peak // 20, int(a.p.extent[values].max(initial=0)))
-    bounds = lower, upper if estimate >= MIN_SHARE * a.w.total else 0
-    text = f"Compute in {NARROWER[name]}: these buffers are {name}. The compiler may convert them back."
-    gradients, extent = (a.phase[values] == BACKWARD) & a.is_like_state[values], a.p.extent[values]
-    if 2 * int(extent[gradients].sum()) > int(extent.sum()):
-        text += " Most are gradients of arguments, and have their type: convert these before jax.grad differentiates."
-    return of_values(a, "dtype", values, change, bounds, text)
-
-
-def _with_rematerialized(a: LayerActivations, upper: int, members: Mask) -> int:
-    """Return an upper bound: where XLA rematerializes, it may choose another buffer of those at the peak."""
-    w, extent = a.w, a.p.extent
-    if int(extent[a.rematerialized].sum()) < MIN_SHARE * w.total:
-        return upper
-    return min(upper + int(extent[w.at_peak & ~members].max(initial=0)), w.arena_bytes)
