@@ -122,6 +122,8 @@ class Function(NamedTuple):
     """Whether it computes each value."""
     frames: Ints
     """Ids of its frames, and of those that it calls."""
+    lines: Ints
+    """The line in it that computes each value, -1 for others."""
 
 
 class _Calls(NamedTuple):
@@ -184,8 +186,14 @@ class Functions:
 
     def _described(self, function: int) -> Function:
         name: str = self._names[function % (len(self._names) + 1)].as_py()
-        calls = self._calls(function)
-        return Function(name.rpartition("<locals>.")[2], flags_of(calls, self._row), self._ids[calls])
+        calls, row = self._calls(function), self._row
+        for _ in range(MAX_STACK):  # a damaged table may have a cycle
+            is_inner = (row >= 0) & (self._function[row] != function)
+            if not is_inner.any():
+                break
+            row = np.where(is_inner, take(self._parent, row), row)
+        name = name.rpartition("<locals>.")[2]
+        return Function(name, flags_of(calls, self._row), self._ids[calls], take(self._line, row))
 
     def _calls(self, function: int) -> Mask:
         """Return which frames are those of a function, or are called from it."""

@@ -26,6 +26,8 @@ _LAYER = r"^(?P<layer>(?:[^/]*/)*?[^/]*?\d+\]?)(?:/|$)"
 """A scope up to its first numbered component."""
 IN_FUNCTION = 0.9
 """Share of the bytes of repeated lines that a function must have computed to be the one that is repeated."""
+IN_STAGES = 0.8
+"""The same where the calls have different shapes."""
 
 
 class Layers(NamedTuple):
@@ -38,6 +40,8 @@ class Layers(NamedTuple):
     """Layer of each value, from 0."""
     function: Function | None = None
     """The function that runs once per layer, of layers without a number."""
+    are_stages: bool = False
+    """Whether they have different sizes, as the blocks of a U-Net."""
 
     @property
     def n_layers(self) -> int:
@@ -84,16 +88,35 @@ class LayerActivations(LoopActivations):
         # If the same calls lead to a line each time, a loop makes them. Otherwise, there is a call for each layer.
         in_loop = calls.n > 1
         runs = calls if in_loop else runs
-        if runs.n < 2:
-            return
-        weight = np.where(2 * runs.times > runs.n, extent, 0)
         functions = Functions(self.p.optional("frames"), frames)
-        if (function := functions.innermost(weight, IN_FUNCTION, in_loop=in_loop)) is None:
+        weight = np.where(2 * runs.times > runs.n, extent, 0)
+        function = functions.innermost(weight, IN_FUNCTION, in_loop=in_loop) if runs.n > 1 else None
+        if function is None:
+            yield from self._stages(values, functions)
             return
         members = function.calls & (runs.times > 1)
         if runs.n == 2 and not self.is_product[values[members]].any():
             return  # perhaps the terms of a sum
         yield Layers("", values[members], runs.layer[members], function)
+
+    def _stages(self, values: Ints, functions: Functions) -> Iterator[Layers]:
+        """Find layers of different sizes, as the blocks of a U-Net: the calls of a function.
+
+        The first line that computes a value in each call tells where the calls begin.
+        """
+        extent, start = self.p.extent[values], self.p.ranges[0][values]
+        line = distinct_rows(self.op_codes[values], *(of_value[values] for of_value in self.lines))
+        times = np.bincount(line)[line] if len(line) else line
+        function = functions.innermost(np.where(times > 1, extent, 0), IN_STAGES, in_loop=False)
+        if function is None:
+            return
+        values, extent, start = (of_value[function.calls] for of_value in (values, extent, start))
+        line = distinct_rows(self.op_codes[values], function.lines[function.calls])
+        times = np.bincount(line)[line]
+        first = np.flatnonzero(times == with_most_bytes(times, extent))
+        begins = np.sort(start[first[line[first] == line[first[start[first].argmin()]]]])
+        layer = np.maximum(np.searchsorted(begins, start, "right") - 1, 0)
+        yield Layers("", values, layer, function, are_stages=True)
 
     def _runs(self, values: Ints, *columns: Ints) -> _Runs:
         """Return how often what these columns describe, with the same name and dimensions, computes a value."""
@@ -148,6 +171,31 @@ class LayerActivations(LoopActivations):
             return len(np.intersect1d(frame, layers.function.frames))
         return int(np.isin(self._layer_of_instruction[rows], layers.layer).sum()) / max(1, layers.n_layers)
 
+    def in_flight(self, layers: Layers) -> Ints:
+        """Return the bytes of layers that the backward pass holds at each step if it computes them again.
+
+        That is the largest layer, or else the stages of which it reads activations then, at most the largest of them.
+        What XLA rematerializes in stages is computed again already.
+        """
+        layer, extent = np.unique(layers.layer, return_inverse=True)[1].ravel(), self.p.extent[layers.values]
+        again = are_clones(self.p)[layers.values] & layers.are_stages
+        size = np.bincount(layer, np.where(again, 0, extent)).astype(np.int64)
+        largest = np.where(self.is_backward, size.max(), 0)
+        if not layers.are_stages:
+            return largest
+        last_step = len(largest) - 1
+        value, step = use_steps(self.p)
+        of_value = np.full(len(self.p.owner), -1)
+        of_value[layers.values] = layer
+        reads = self.is_backward[np.minimum(step, last_step)] & (of_value[value] >= 0)
+        begin, until = np.full(len(size), last_step), np.zeros(len(size), np.int64)
+        np.minimum.at(begin, of_value[value[reads]], step[reads])
+        np.maximum.at(until, layer, np.clip(self.p.ranges[1][layers.values], 0, last_step))
+        changes = np.zeros(len(largest) + 1, np.int64)
+        np.add.at(changes, begin, size)
+        np.add.at(changes, np.maximum(begin, until) + 1, -size)
+        return np.minimum(np.cumsum(changes[:-1]), largest)
+
     def passed_on(self, layers: Layers) -> Mask:
         """Return which of these activations are read outside of their layers, which keep them.
 
@@ -182,6 +230,9 @@ class LayerActivations(LoopActivations):
         if layers.function is not None:
             frame = take(ints(origins(self.p).names.table, "stack_frame"), user)
             is_outside = (frame >= 0) & ~np.isin(frame, layers.function.frames)
+            if layers.are_stages:
+                # The backward pass of what is around them may be in one fusion with theirs.
+                is_outside &= ~self.is_later[user]
         else:
             is_named = take(self.p.printed_op_names[0], user) >= 0
             is_outside = is_named & (self._layer_of_instruction[user] != own[value])

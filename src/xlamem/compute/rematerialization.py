@@ -17,6 +17,7 @@ from .what_if import Change
 
 LOOP_LOWER, LOOP_UPPER = 0.65, 1.05
 LAYER_LOWER, LAYER_UPPER = 0.6, 1.05
+STAGES_UPPER, STAGES_COST = 1.35, 0.15
 CHUNK_LOWER, CHUNK_UPPER = 0.6, 1.15
 OFFLOAD_MARGIN = 0.5
 """Multiples of the estimates that are bounds; docs/advice.md has the measurements."""
@@ -93,18 +94,23 @@ def _without_layers(a: LayerActivations, layers: Layers, *, certain: bool) -> tu
     w, is_tpu, cloned = a.w, a.p.tables.platform == "tpu", are_clones(a.p)[layers.values]
     extent, layer = a.p.extent[layers.values], np.unique(layers.layer, return_inverse=True)[1].ravel()
     largest = int(np.bincount(layer, extent).max())
-    in_flight = np.where(a.is_backward, largest, 0)
+    in_flight, passed_on = a.in_flight(layers), a.passed_on(layers)
     only = a.only_in_slots(layers.values)
     # Loops in the layers stack activations, too, which their checkpoint makes unnecessary.
     all_of_layers = a.only_in_slots(np.concatenate([layers.values, a.stacked_in(layers)]))
     upper = with_vmem(w, int((LAYER_UPPER if is_tpu else 1) * w.saved(Change(0, -all_of_layers))))
     at_peak = np.where(w.at_peak[layers.values], extent, 0)
-    passed_on, products = a.passed_on(layers), a.products_per_layer(layers)
+    products = a.products_per_layer(layers)
     # Results that other code reads are kept. Those of a single product are most of a layer.
     is_helper = products < MIN_PRODUCTS and (products > 0 or layers.function is not None)
     # Where memory is scarce, XLA computes some again by itself, as checkpoints do if it has one layer at a time.
     is_recomputed = bool(2 * at_peak[cloned].sum() > at_peak.sum())
     of_one_layer = is_recomputed and bool(2 * np.bincount(layer, at_peak).max() > at_peak.sum())
+    if layers.are_stages:
+        best = a.only_in_slots(layers.values[~(cloned | passed_on)])
+        upper = min(upper, int(STAGES_UPPER * with_vmem(w, w.saved(Change(0, -best)))) + w.lost_by(best))
+        largest = min(largest, int(STAGES_COST * w.peak))
+        is_recomputed, of_one_layer = bool(2 * a.kept_otherwise[w.peak_step] > at_peak.sum()), False
     if is_helper or of_one_layer or passed_on.all() or w.saved(Change(0, in_flight - only)) <= 0:
         upper = 0
     change = Change(0, in_flight - a.only_in_slots(layers.values[~(cloned | passed_on)]))
