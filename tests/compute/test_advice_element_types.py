@@ -99,6 +99,13 @@ def test_what_a_loss_or_a_norm_computes_in_f32(more: list[str], confidence: str,
     assert ("The compiler may convert them back." in str(row["action"])) == (confidence == "try")
 
 
+@pytest.mark.parametrize(("clone", "kept"), [("k.1", 0), ("k.remat", 64 * 16 * 4 // 2)])
+def test_the_lower_bound_assumes_that_xla_keeps_what_it_rematerializes(clone: str, kept: int, make: Make) -> None:
+    buffers = [*HELD, Buffer("k", "f32[64,16]", (0, 0)), Buffer(clone, "f32[64,16]", (9, 9))]
+    (row,) = promoted(make, *X, *ADDED, PRODUCT, buffers=buffers, platform="gpu")
+    assert row["lower"] == int(0.75 * (64 * 64 * 4 // 2 - kept))
+
+
 def test_lines_that_follow_from_a_promotion_are_not_named(make: Make) -> None:
     """In x + y, the type of y may follow from another line."""
     later = [conversion("c.2", "x", 80), line("s", "f32", "add(%c.2, %h)", f"{FORWARD}/add", 80)]

@@ -59,7 +59,9 @@ def _in_bfloat16(a: LayerActivations, promotion: Promotion, members: Mask, alike
     """Convert what an operation turns into f32. The compiler may convert back what a loss or a norm computes."""
     w, change, best = a.w, _halved(a, members), _halved(a, alike)
     values, is_model = np.flatnonzero(members & w.at_peak), promotion.graph.is_model(promotion.group)
-    lower = int(PROMOTED_LOWER * w.saved(change)) if is_model else _lower_if_converted_back(a, values)
+    # XLA may keep the halves of what it rematerializes now, since they fit.
+    kept = min(w.saved(change), w.saved(change._replace(levels=change.levels + a.kept_otherwise // 2)))
+    lower = int(PROMOTED_LOWER * kept) if is_model and kept > 0 else _lower_if_converted_back(a, values)
     if a.p.tables.platform == "tpu":
         lower -= rescheduled_at_worst(w, lower)
     upper = int(PROMOTED_UPPER * with_vmem(w, w.saved(best), values)) + w.lost_by(-best.levels)
