@@ -416,6 +416,24 @@ def test_outputs_with_the_dimensions_of_a_sum(shape: str, *, is_alike: bool, mak
     assert row["upper"] == reduced.size + is_alike * y.size
 
 
+@pytest.mark.parametrize(("groups", "share"), [("", 1), (", replica_groups=[2,2]<=[4]", 3 / 4)])
+def test_each_device_keeps_its_part_of_the_samples(groups: str, share: float, make: Make) -> None:
+    """Of the logits that four chips had whole, each still needed a fourth."""
+    reduced = Buffer("r", "f32[48,10]", (0, 7), "jit(f)/jvp()/dot_general", f"all-reduce(%x){groups}")
+    other = Buffer("h", "f32[48,8]", (0, 7), "jit(f)/jvp()/tanh")
+    (row,) = advice(program(make, [argument("x", "f32[16,8]", 0), reduced, other]), "collective")
+    assert row["upper"] == reduced.size + share * other.size
+
+
+@pytest.mark.parametrize("live", [(0, 7), (8, 8)])
+def test_temporaries_in_outputs_that_are_sharded(live: tuple[int, int], make: Make) -> None:
+    """They need another place then: 1.7 GiB were saved instead of 4.4."""
+    reduced = Buffer("r", "f32[64,64]", (0, 7), "jit(f)/transpose(jvp())/dot_general", "all-reduce(%x)")
+    y, inside = output("y", "f32[64,64]"), Buffer("t", "f32[32,64]", live, "jit(f)/add", slot_of="y")
+    (row,) = advice(program(make, [argument("w", "f32[64,64]", 0), reduced, y, inside]), "collective")
+    assert row["upper"] == reduced.size + y.size - inside.size
+
+
 @pytest.mark.parametrize("opcode", ["all-gather", "all-reduce"])
 def test_what_is_gathered_outside_of_the_peak(opcode: str, make: Make) -> None:
     """Nothing is saved if it is gathered otherwise."""

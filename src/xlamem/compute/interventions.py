@@ -19,6 +19,7 @@ from .layout import DONATED, LIVE_OUT, PARAMETER, TEMP
 from .op_names import END, PHASES
 from .origins import MAX_ROUNDS, has_opcode, index_codes, operands_of, origins, uses_of
 from .program import Program, distinct_rows
+from .replica_groups import MAX_DEVICES, replica_groups
 from .tiles import tiled_dimensions
 from .uses import has_independent_reader, use_steps
 from .what_if import Change, WhatIf, largest_groups
@@ -535,15 +536,26 @@ def _collective(w: WhatIf, opcode: str, members: Mask) -> Intervention:
 def _others_sharded(w: WhatIf, values: Ints, members: Mask, upper: int) -> int:
     """Return an upper bound that allows for other arrays to be sharded along with these results.
 
-    That is what has as many samples as activations among them, and outputs with the dimensions of one of them.
+    That is what has as many samples as activations among them, of which each device keeps its part, and outputs with
+    the dimensions of one of them. Temporaries in these outputs need another place then.
     """
     p, own = w.p, values[:MAX_RESULTS][origins(w.p).argument[values[:MAX_RESULTS]] < 0]
     is_gradient = np.array([_may_be_gradient(w, value) for value in own.tolist()], bool)
-    only = w.only(members | _of_as_many_samples(w, own[~is_gradient]))
+    results, only = w.only(members), w.only(members | _of_as_many_samples(w, own[~is_gradient]))
+    removed = only - (only - results) // _n_devices(w, values) if (only > results).any() else only
     codes, output = _dimensions(p)[0], w.in_memory & (p.category == LIVE_OUT) & (p.representative >= 0)
     output[output] = np.isin(codes[p.representative[output]], codes[own])
-    temporaries = min(max(upper, w.saved(Change(0, -only))) + w.lost_by(only), w.arena_bytes)
-    return temporaries + int(p.allocation_size[output].sum())
+    saved = w.saved(Change(0, -removed))
+    temporaries = min(max(upper, saved) + w.lost_by(only), w.arena_bytes)
+    without = Change(-int(p.allocation_size[output].sum()), w.moved_out_of(output) - removed)
+    return temporaries + max(0, w.saved(without) - saved)
+
+
+def _n_devices(w: WhatIf, values: Ints) -> int:
+    """Return the number of devices that take part in these collectives, as printed, or else more than there are."""
+    attributes = take_text(w.p.tables["instructions"]["attributes"], w.p.instruction_row[values[:MAX_RESULTS]])
+    found = (replica_groups(text or "") for text in attributes.to_pylist())
+    return max((groups.devices for groups in found if groups), default=MAX_DEVICES)
 
 
 def _of_as_many_samples(w: WhatIf, activations: Ints) -> Mask:
