@@ -44,6 +44,10 @@ def kept(name: str, start: int = 1, shape: str = "f32[64,64]") -> Buffer:
 HELD = [kept("h"), Buffer("g", "f32[8]", (8, 9), f"{BACKWARD}/mul"), Buffer("x", "bf16[8]", (0, 1), f"{FORWARD}/tanh")]
 
 
+LOWER = int(0.75 * (64 * 64 * 4 // 2)) - int(0.05 * (64 * 64 * 4 + 32))
+"""What is saved for certain if h is bfloat16: a TPU program may need a twentieth of its peak more."""
+
+
 def promoted(make: Make, *lines: str, buffers: list[Buffer] = HELD, platform: str = "tpu") -> list[dict[str, object]]:
     """Return the rows that name what turns bfloat16 into f32."""
     rows = advice(program(make, buffers, platform, hlo=text(*lines)), "dtype")
@@ -51,11 +55,10 @@ def promoted(make: Make, *lines: str, buffers: list[Buffer] = HELD, platform: st
 
 
 def test_the_operation_that_turns_bfloat16_into_f32_is_named(make: Make) -> None:
-    """A bias in f32 makes all that follows f32: 8 KiB less of 16 are saved."""
-    dump = program(make, HELD, "gpu", hlo=text(*X, *ADDED, PRODUCT))
-    (row,) = advice(dump, "dtype")
+    """A bias in f32 makes all that follows f32."""
+    (row,) = advice(program(make, HELD, "tpu", hlo=text(*X, *ADDED, PRODUCT)), "dtype")
     assert row["action"].startswith("`add` (train.py:74) turns bfloat16 into f32, and these buffers are computed")
-    assert (row["lower"], row["confidence"], row["n_buffers"]) == (int(0.75 * (64 * 64 * 4 // 2)), "likely", 1)
+    assert (row["lower"], row["confidence"], row["n_buffers"]) == (LOWER, "likely", 1)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +74,11 @@ def test_the_operation_that_turns_bfloat16_into_f32_is_named(make: Make) -> None
 )
 def test_what_turns_nothing_into_f32(lines: list[str], make: Make) -> None:
     assert not promoted(make, *lines)
+
+
+def test_another_compiler_may_keep_f32(make: Make) -> None:
+    (row,) = promoted(make, *X, *ADDED, PRODUCT, platform="gpu")
+    assert (row["lower"], row["confidence"]) == (-64 * 64 * 4, "try")
 
 
 def test_a_cpu_computes_in_f32_anyway(make: Make) -> None:
@@ -102,8 +110,8 @@ def test_what_a_loss_or_a_norm_computes_in_f32(more: list[str], confidence: str,
 @pytest.mark.parametrize(("clone", "kept"), [("k.1", 0), ("k.remat", 64 * 16 * 4 // 2)])
 def test_the_lower_bound_assumes_that_xla_keeps_what_it_rematerializes(clone: str, kept: int, make: Make) -> None:
     buffers = [*HELD, Buffer("k", "f32[64,16]", (0, 0)), Buffer(clone, "f32[64,16]", (9, 9))]
-    (row,) = promoted(make, *X, *ADDED, PRODUCT, buffers=buffers, platform="gpu")
-    assert row["lower"] == int(0.75 * (64 * 64 * 4 // 2 - kept))
+    (row,) = promoted(make, *X, *ADDED, PRODUCT, buffers=buffers)
+    assert row["lower"] == LOWER - 0.75 * kept
 
 
 def test_lines_that_follow_from_a_promotion_are_not_named(make: Make) -> None:

@@ -61,9 +61,10 @@ def _in_bfloat16(a: LayerActivations, promotion: Promotion, members: Mask, alike
     values, is_model = np.flatnonzero(members & w.at_peak), promotion.graph.is_model(promotion.group)
     # XLA may keep the halves of what it rematerializes now, since they fit.
     kept = min(w.saved(change), w.saved(change._replace(levels=change.levels + a.kept_otherwise // 2)))
-    lower = int(PROMOTED_LOWER * kept) if is_model and kept > 0 else _lower_if_converted_back(a, values)
-    if a.p.tables.platform == "tpu":
-        lower -= rescheduled_at_worst(w, lower)
+    lower = int(PROMOTED_LOWER * kept)
+    lower -= rescheduled_at_worst(w, lower)
+    if not is_model or lower <= 0 or a.p.tables.platform != "tpu":
+        lower = _lower_if_converted_back(a, values)
     upper = int(PROMOTED_UPPER * with_vmem(w, w.saved(best), values)) + w.lost_by(-best.levels)
     places, others = promotion.graph.described(promotion.group)
     text = (
