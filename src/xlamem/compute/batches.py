@@ -13,7 +13,7 @@ from .. import kernels as pc
 from ..formatting import plain_shape
 from .activations import FORWARD
 from .aliasing import is_partitioned, outputs_of
-from .bounds import of_values, with_vmem
+from .bounds import moved_at_worst, of_values, with_vmem
 from .buffer_names import buffer_names, trip_counts_of
 from .columns import Ints, Mask, encoded, ints
 from .interventions import RESCHEDULED, UNNAMED, Intervention, argument_names, rescheduled_at_worst
@@ -385,8 +385,5 @@ def _lower_if_kept(a: LayerActivations, halved: Mask, change: Change, lower: int
     w, p = a.w, a.p
     kept = int(KEPT / 2 * (w.saved(change) - w.saved(change._replace(levels=change.levels + a.kept_otherwise))))
     if p.tables.platform == "tpu":
-        moved = int(w.moved_out_of(w.in_memory & (p.category == LIVE_OUT))[w.peak_step])
-        is_live = halved & (w.start <= w.peak_step) & (w.end >= w.peak_step)
-        in_outputs = np.flatnonzero(is_live & (p.categories_of(np.arange(len(p.owner))) == TEMP_IN_OUTPUT))
-        kept += max(moved - int(p.extent[in_outputs].sum()) // 2, moved // 2)
+        kept += moved_at_worst(w, halved)
     return min(lower, max(lower - int(BATCH_LOWER * kept), -int(MAX_COST * w.peak)))

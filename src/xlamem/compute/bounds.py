@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from .activations import Activations
-from .columns import Ints
+from .columns import Ints, Mask
 from .interventions import Confidence, Intervention, Kind, largest_first
-from .layout import TEMP
+from .layout import LIVE_OUT, TEMP, TEMP_IN_OUTPUT
 from .what_if import Change, WhatIf
 
 VMEM, VMEM_SHARE = 64 << 20, 0.4
@@ -30,6 +30,18 @@ def with_vmem(w: WhatIf, estimate: int, halved: Ints | None = None) -> int:
     halves = (w.p.extent[[] if halved is None else halved] + 1) // 2
     room = max(room, int(halves[halves <= VMEM].sum()))
     return min(estimate + min(VMEM, max(room, int(VMEM_SHARE * estimate))), w.arena_bytes)
+
+
+def moved_at_worst(w: WhatIf, halved: Mask) -> int:
+    """Return the bytes of temporaries that are in outputs at the peak, with half of those that shrink by half.
+
+    The compiler may find another place for them if it packs smaller buffers.
+    """
+    p = w.p
+    moved = int(w.moved_out_of(w.in_memory & (p.category == LIVE_OUT))[w.peak_step])
+    is_live = halved & (w.start <= w.peak_step) & (w.end >= w.peak_step)
+    in_outputs = np.flatnonzero(is_live & (p.categories_of(np.arange(len(p.owner))) == TEMP_IN_OUTPUT))
+    return max(moved - int(p.extent[in_outputs].sum()) // 2, moved // 2)
 
 
 def of_values(

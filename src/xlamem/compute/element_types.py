@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .activations import BACKWARD, FORWARD, NO_PHASE
-from .bounds import of_values, with_vmem
+from .bounds import moved_at_worst, of_values, with_vmem
 from .columns import Ints, Mask, encoded
 from .interventions import MIN_SHARE, NARROWER, Intervention, rescheduled_at_worst
 from .layers import LayerActivations
@@ -50,18 +50,22 @@ def _promoted(a: LayerActivations, f32: Mask) -> Iterator[Intervention]:
     dimensions = distinct_rows(*np.sort(a.dimensions, axis=1).T)
     for promotion in promotions(a):
         members = promotion.values & f32
-        alike = np.isin(dimensions, dimensions[members & ~a.is_like_state])
         if w.saved(_halved(a, members)) >= MIN_SHARE * w.total:
-            yield _in_bfloat16(a, promotion, members, members | (f32 & alike & (a.phase >= BACKWARD)))
+            alike = np.isin(dimensions, dimensions[members & ~a.is_like_state])
+            yield _in_bfloat16(a, promotion, members, f32, alike)
 
 
-def _in_bfloat16(a: LayerActivations, promotion: Promotion, members: Mask, alike: Mask) -> Intervention:
-    """Convert what an operation turns into f32. The compiler may convert back what a loss or a norm computes."""
-    w, change, best = a.w, _halved(a, members), _halved(a, alike)
+def _in_bfloat16(a: LayerActivations, promotion: Promotion, members: Mask, f32: Mask, alike: Mask) -> Intervention:
+    """Convert what an operation turns into f32. The compiler may convert back what a loss or a norm computes.
+
+    At best, its gradients are smaller, or all arrays that are f32 if all that follows is.
+    """
+    w, change = a.w, _halved(a, members)
     values, is_model = np.flatnonzero(members & w.at_peak), promotion.graph.is_model(promotion.group)
+    best = _halved(a, f32 if is_model else members | (f32 & alike & (a.phase >= BACKWARD)))
     # XLA may keep the halves of what it rematerializes now, since they fit.
     kept = min(w.saved(change), w.saved(change._replace(levels=change.levels + a.kept_otherwise // 2)))
-    lower = int(PROMOTED_LOWER * kept)
+    lower = int(PROMOTED_LOWER * (kept - moved_at_worst(w, has_type(a, "f32"))))
     lower -= rescheduled_at_worst(w, lower)
     if not is_model or lower <= 0 or a.p.tables.platform != "tpu":
         lower = _lower_if_converted_back(a, values)

@@ -101,7 +101,9 @@ class Graph:
 
         Where a processor computes in f32, XLA may have made the operand f32 as well.
         """
-        rows = np.flatnonzero(self._converts & self._is_forward & self._f32 & self._has_bf16)
+        if not self._has_bf16:
+            return np.empty(0, np.int64)
+        rows = np.flatnonzero(self._converts & self._is_forward & self._f32)
         rows = rows[take(self._bf16 | self._f32, self._operands[0][rows]) > 0]
         rows = rows[~self._are_arguments(self._operands[0][rows])]
         return np.union1d(rows, self._promoting_products)
@@ -115,12 +117,13 @@ class Graph:
     @cached_property
     def _promoting_products(self) -> Ints:
         """The rows of products of activations in bfloat16 and weights in f32: XLA needs no conversion for them."""
-        rows = np.flatnonzero(self._products & self._f32 & self._is_forward & self._has_bf16)
-        factors = [operand[rows] for operand in self._operands[:2]]
-        is_weight = [(take(self._f32, factor) > 0) & self._are_arguments(factor) for factor in factors]
-        is_other = [take(self._bf16 & ~self._are_narrowed, f) > 0 for f in factors]
-        is_other = [other & ~self._are_arguments(f) for other, f in zip(is_other, factors, strict=True)]
-        return rows[(is_weight[0] & is_other[1]) | (is_weight[1] & is_other[0])]
+        rows, found = np.flatnonzero(self._products & self._f32 & self._is_forward), np.empty(0, np.int64)
+        for one, other in ((0, 1), (1, 0)) if len(rows) else ():
+            weight, factor = self._operands[one][rows], self._operands[other][rows]
+            is_promoting = (take(self._f32, weight) > 0) & (take(self._bf16 & ~self._are_narrowed, factor) > 0)
+            is_promoting &= self._are_arguments(weight) & ~self._are_arguments(factor)
+            found = np.append(found, rows[is_promoting])
+        return found
 
     def _are_arguments(self, rows: Ints) -> Mask:
         """Return which rows only move an argument of the program."""
