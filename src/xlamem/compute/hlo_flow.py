@@ -27,8 +27,12 @@ class HloFlow:
         self._row = np.arange(len(body))
 
     def has_opcode(self, pattern: str) -> Mask:
-        codes, names = self.texts("opcode")
+        codes, names = self._opcodes
         return flags_of(matching(names, pattern), codes)
+
+    @cached_property
+    def _opcodes(self) -> tuple[Ints, pa.Array]:
+        return self.texts("opcode")
 
     def texts(self, column: str) -> tuple[Ints, pa.Array]:
         """Return the codes (-1 for none) and the dictionary of a column of names."""

@@ -189,9 +189,9 @@ class Graph:
         rows = np.flatnonzero((self.reached == group) & self._flow.has_opcode(_ELEMENTWISE))
         rows = rows[self._any_operand(rows, self._f32 & (self._reached < 0) & ~self._is_filled)]
         rows = rows[np.unique(self._line_of_text[rows], return_index=True)[1]]
-        named = set(self._lines_of(source))
-        others = dict.fromkeys(text for text in self._lines_of(rows) if text and text not in named)
-        return self._places(source, user), tuple(others)[:MAX_PLACES]
+        texts = self._lines_of(np.append(source, rows))
+        named, others = texts[: len(source)], dict.fromkeys(filter(None, texts[len(source) :]))
+        return self._places(source, user, named), tuple(text for text in others if text not in named)[:MAX_PLACES]
 
     def is_model(self, group: int) -> bool:
         """Return whether products read what is f32 in a group, and the program converts none of that back."""
@@ -267,12 +267,12 @@ class Graph:
         paths = [(path or "").replace("\\", "/").rpartition("/")[2] for path in lines["source_file"].to_pylist()]
         return [f"{p}:{n}" if p else "" for p, n in zip(paths, lines["source_line"].to_pylist(), strict=True)]
 
-    def _places(self, rows: Ints, users: Ints) -> tuple[str, ...]:
+    def _places(self, rows: Ints, users: Ints, lines: list[str]) -> tuple[str, ...]:
         """Return the lines of these promotions, each with the primitive of what reads it.
 
         Of several, that on the same line is the one for which it was made.
         """
-        lines, (codes, names) = self._lines_of(rows), self._flow.texts("op_name")
+        codes, names = self._flow.texts("op_name")
         of_users = pc.take(names, nullable(codes[users]))
         found = pc.replace_substring_regex(of_users, rf"^(?:.*/)?([^/]*?){END}", r"\1").to_pylist()
         frame = np.asarray(self._body.stack_frame_id, np.int64)
