@@ -316,7 +316,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=30, help="bugs to plant in each room")
     parser.add_argument("--seed", type=int, default=0, help="another seed plants other bugs")
     parser.add_argument("--skip", type=int, default=0, help="leave out the first bugs of the seed")
-    parser.add_argument("--only", default="", help="plant only in files whose path contains this text")
+    parser.add_argument("--only", action="append", help="plant only in files whose path contains it; repeatable")
     parser.add_argument("--bugs", type=Path, help="plant the bugs of this file instead, written like equivalents.toml")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=60, help="seconds of processor time of one test")
@@ -337,7 +337,7 @@ def main() -> int:
         if options.bugs:
             chosen = by_hand(room, options.bugs)
         else:
-            chosen = [b for b in bugs(room) if options.only in b.file]
+            chosen = [b for b in bugs(room) if any(text in b.file for text in options.only or [""])]
             random.Random(options.seed).shuffle(chosen)
             chosen = chosen[options.skip : options.skip + options.count]
         found = Counter(outcome.verdict for outcome in plant(room, chosen, options))
