@@ -165,15 +165,23 @@ def test_devices_are_not_read(kind: int, tmp_path: Path) -> None:
     assert walker.groups.hits == 1
 
 
-@pytest.mark.parametrize("top", [".", "proc", "proc/below"])
-def test_directories_of_the_kernel_are_not_descended(
-    top: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("top", "found"),
+    [
+        (".", [".", "proc", "proc/shm/run", "processes/below"]),
+        ("proc", ["proc", "proc/shm/run"]),
+        ("proc/below", ["proc/below"]),
+        ("proc/shm", ["proc/shm/run"]),
+    ],
+)
+def test_directories_of_the_kernel_are_not_descended_except_shared_memory(
+    top: str, found: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(walk, "_KERNEL", (f"{tmp_path}/proc/", "/elsewhere/"))
-    for folder in (".", "proc", "proc/below", "proc/below/deep", "processes/below"):
+    monkeypatch.setattr(walk, "_SHARED_MEMORY", f"{tmp_path}/proc/shm/")
+    for folder in (".", "proc", "proc/below", "proc/below/deep", "proc/shmem/run", "proc/shm/run", "processes/below"):
         write(tmp_path / folder, texts={"buffer-assignment": ALLOCATIONS})
-    found = [os.path.relpath(s.location, tmp_path) for s in find(tmp_path / top)]
-    assert found == ([".", "proc", "processes/below"] if top == "." else [top])
+    assert [os.path.relpath(s.location, tmp_path) for s in find(tmp_path / top)] == found
 
 
 @pytest.mark.parametrize(

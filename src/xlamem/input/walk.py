@@ -193,7 +193,7 @@ class Walker:
                 path = entry.path
                 if _is_plain_file(entry):
                     self._add_listed(path, entry.name, real, below + entry.name)
-                elif self._add_linked(path) and not entry.name.startswith(".") and not below.startswith(_KERNEL):
+                elif self._add_linked(path) and not entry.name.startswith(".") and not _is_of_kernel(below, entry.name):
                     stack.append((path, os.path.realpath(path)))
 
     def _entries(self, directory: str) -> list[os.DirEntry[str]]:
@@ -310,6 +310,13 @@ class Walker:
 
 _KERNEL = tuple(os.path.join(os.sep, name, "") for name in ("proc", "sys", "dev"))
 """Directories of the kernel, whose subdirectories lead to all other files."""
+_SHARED_MEMORY = os.path.join(os.sep, "dev", "shm", "")
+"""A file system in memory, where programs write what they will soon read."""
+
+
+def _is_of_kernel(directory: str, name: str) -> bool:
+    """Return whether a subdirectory is the kernel's."""
+    return directory.startswith(_KERNEL) and not os.path.join(directory, name, "").startswith(_SHARED_MEMORY)
 
 
 def _is_other_dump_file(path: str) -> bool:
