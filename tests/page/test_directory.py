@@ -35,6 +35,10 @@ def listing() -> Listing:
     return list_programs(DUMPS)
 
 
+def read_texts(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.glob("*.txt")}
+
+
 def data(page: Path, name: str = "report") -> Any:
     """Return a block of data of a page."""
     found = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', page.read_text("utf-8"), re.S)
@@ -112,6 +116,22 @@ def test_a_dataset_has_the_rows_of_its_directory(tmp_path: Path, listing: Listin
             ((p.platform, p.must_fit, p.peak, p.occurrences, p.complete) for p in listing.programs), key=str
         )
         assert found.programs[0].read().name == listing.programs[0].read().name
+
+
+def test_a_dataset_has_a_row_for_each_program_and_each_dump_that_ends_too_early(tmp_path: Path) -> None:
+    texts = read_texts(DUMPS / "cpu-jaxlib-0.9.1-mlp_grad")
+    report = next(name for name in texts if "usage-report" in name)
+    assignment = next(name for name in texts if name.endswith("buffer-assignment.txt"))
+    dumps = {"whole": texts, "no-report": {**texts, report: ""}}
+    dumps |= {f"to-{n}": {assignment: texts[assignment][:n]} for n in (2000, 3000)}
+    for folder, files in dumps.items():
+        (tmp_path / "dumps" / folder).mkdir(parents=True)
+        for name in filter(files.get, files):
+            (tmp_path / "dumps" / folder / name).write_text(files[name])
+    xlamem.convert(tmp_path / "dumps", to=tmp_path / "ds")
+    for source in (tmp_path / "dumps", tmp_path / "ds"):
+        found = sorted((p.complete, p.occurrences) for p in list_programs(source).programs)
+        assert found == [(False, 1), (False, 1), (True, 2)]
 
 
 # -- pages ---------------------------------------------------------------------------------------

@@ -102,6 +102,16 @@ def test_what_the_model_leaves_out_is_said() -> None:
     assert program.folded[0] not in texts(check(picture([program], parts=["bill"])))
 
 
+def test_the_verdict_has_the_height_of_the_number_or_of_its_lines() -> None:
+    program = replace(model(CPU), problems=[])
+
+    def height(n_lines: int) -> float:
+        verdict = replace(program.verdict, headline="It fits.", decided_by=["It is so."] * (n_lines - 1), first_step="")
+        return float(check(picture([replace(program, verdict=verdict)])).get("viewBox", "").split()[3])
+
+    assert [height(n) - height(2) for n in (1, 2, 3, 4)] == [0, 0, 18, 36]
+
+
 def test_two_programs() -> None:
     shown = texts(check(picture([model(CPU), model(TPU)], summary="B needs less than A.")))
     assert shown[0] == "B needs less than A."
@@ -260,12 +270,13 @@ def test_cells_are_covered_as_their_rectangles_say(seed: int) -> None:
     assert np.allclose(found, expected)
     summed = cells.summed(boxes, code, 3, (0, 0, cell * columns, cell * rows))
     assert ((summed.right - summed.left) >= cell).all()
-    painted = np.full((rows, columns), -1)
+    painted, density = np.full((2, rows, columns), -1)
     for k in range(len(summed.item)):
-        y = int(summed.upper[k] / cell)
-        painted[y, int(summed.left[k] / cell) : int(summed.right[k] / cell)] = summed.item[k]
+        run = int(summed.upper[k] / cell), slice(int(summed.left[k] / cell), int(summed.right[k] / cell))
+        painted[run], density[run] = summed.item[k], summed.density[k]
     total = expected.sum(0)
     assert ((painted >= 0) == (total >= cells.LEAST)).all()
+    assert (density == np.where(painted >= 0, np.floor(3 * total.clip(0, 0.99)), -1)).all()  # none, 1/4, 1/2, more
     most = np.take_along_axis(expected, painted.clip(0)[None], 0)[0]
     assert (most[painted >= 0] == expected.max(0)[painted >= 0]).all()
 

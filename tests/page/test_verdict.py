@@ -16,7 +16,7 @@ from xlamem.compute.advice import TRY
 from xlamem.compute.program import program
 from xlamem.formatting import size
 from xlamem.page.model import Verdict
-from xlamem.page.verdict_model import first_step
+from xlamem.page.verdict_model import _mostly, first_step
 
 MLP = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
 ADAM = DUMPS / "tpu-libtpu-0.0.50.1-tpu7x-donate_adam"
@@ -144,6 +144,20 @@ def test_no_live_ranges() -> None:
         "Of what must fit, 70.8 % are parameters, 14.6 % are temporaries, and 14.4 % are outputs.",
     ]
     assert found.first_step == "The dump has no live ranges, so nothing can be said about what would save memory."
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([("activation", 51), (None, 50)], ", mostly activations (51 B)"),
+        ([("activation", 50), (None, 50)], ""),
+        ([(None, 60), ("activation", 40)], ""),
+        ([("activation", 30), ("gradient", 50), ("activation", 30)], ", mostly activations (60 B)"),
+        ([("activation", 40), ("gradient", 35), (None, 35)], ""),
+    ],
+)
+def test_the_kind_of_more_than_half_is_named(parts: list[tuple[str | None, int]], expected: str) -> None:
+    assert _mostly([{"kind": kind, "bytes": n} for kind, n in parts]) == expected
 
 
 # -- what to do ----------------------------------------------------------------------------------
