@@ -170,6 +170,19 @@ def test_live_ranges_find_their_values(seed: int) -> None:
     assert codes(found).tolist() == expected
 
 
+def test_values_whose_names_have_one_hash() -> None:
+    """Of so many names, about ten pairs have the same 32 bits, whatever the seed of the process."""
+    n = 300_000
+    names, indices = Names(), Names()
+    instructions = np.array([names.code(b"n%d" % k) for k in range(n)], np.int32)
+    text = b"".join(b"n%d\n" % k for k in range(n))
+    lines = np.append(0, np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))[:-1] + 1)
+    values = _lookup.Values(_lookup.Files([text]), lines)
+    order = np.arange(n)[::-1]
+    found = values.match(names, indices, instructions[order], np.full(n, indices.code(b"{}"), np.int32))
+    assert np.array_equal(codes(found), order)
+
+
 def test_match_refuses_columns_of_other_lengths() -> None:
     one, row, id_ = short(1), short(0), long(5)
     for columns in (
