@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import tarfile
+from dataclasses import replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -33,10 +34,6 @@ def build(dump: xlamem.Dump) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def listing() -> Listing:
     return list_programs(DUMPS)
-
-
-def read_texts(folder: Path) -> dict[str, str]:
-    return {path.name: path.read_text() for path in folder.glob("*.txt")}
 
 
 def data(page: Path, name: str = "report") -> Any:
@@ -118,20 +115,24 @@ def test_a_dataset_has_the_rows_of_its_directory(tmp_path: Path, listing: Listin
         assert found.programs[0].read().name == listing.programs[0].read().name
 
 
-def test_a_dataset_has_a_row_for_each_program_and_each_dump_that_ends_too_early(tmp_path: Path) -> None:
-    texts = read_texts(DUMPS / "cpu-jaxlib-0.9.1-mlp_grad")
+def test_a_dataset_has_the_programs_of_its_directory(tmp_path: Path) -> None:
+    """Two dumps of one program, three that end too early, which are never the same one, and one without a name."""
+    texts = {path.name: path.read_text() for path in (DUMPS / "cpu-jaxlib-0.9.1-mlp_grad").glob("*.txt")}
+    seed = sorted((DUMPS / "seeds").glob("000_*"))[0]
     report = next(name for name in texts if "usage-report" in name)
     assignment = next(name for name in texts if name.endswith("buffer-assignment.txt"))
-    dumps = {"whole": texts, "no-report": {**texts, report: ""}}
-    dumps |= {f"to-{n}": {assignment: texts[assignment][:n]} for n in (2000, 3000)}
+    dumps = {"whole": texts, "no-report": {**texts, report: ""}, "seed": {seed.name: seed.read_text()}}
+    dumps |= {f"to-{n}": {assignment: texts[assignment][:n]} for n in (1500, 2000, 3000)}
     for folder, files in dumps.items():
         (tmp_path / "dumps" / folder).mkdir(parents=True)
         for name in filter(files.get, files):
             (tmp_path / "dumps" / folder / name).write_text(files[name])
     xlamem.convert(tmp_path / "dumps", to=tmp_path / "ds")
-    for source in (tmp_path / "dumps", tmp_path / "ds"):
-        found = sorted((p.complete, p.occurrences) for p in list_programs(source).programs)
-        assert found == [(False, 1), (False, 1), (True, 2)]
+    judge = partial(compute.fits, capacity=1 << 20)
+    of_files, stored = (list_programs(tmp_path / name, judge).programs for name in ("dumps", "ds"))
+    assert sorted((p.complete, p.occurrences) for p in of_files) == [*[(False, 1)] * 3, (True, 1), (True, 2)]
+    wanted = {p.path: replace(p, read=judge) for p in of_files}
+    assert {p.path: replace(p, read=judge) for p in stored} == wanted
 
 
 # -- pages ---------------------------------------------------------------------------------------

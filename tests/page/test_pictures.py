@@ -316,8 +316,9 @@ def test_byte_ticks(top: int) -> None:
 
 
 def test_tick_sizes() -> None:
-    sizes = (0, 512, 1536, 1008 << 10, 5 << 28, 1 << 40)
-    assert [svg.tick_size(n) for n in sizes] == ["0", "512 B", "1.5 KiB", "1008 KiB", "1.25 GiB", "1 TiB"]
+    sizes = (0, 512, 1536, 1008 << 10, 5 << 28, 1 << 40, 1 << 71)
+    expected = ["0", "512 B", "1.5 KiB", "1008 KiB", "1.25 GiB", "1 TiB", "2048 EiB"]
+    assert [svg.tick_size(n) for n in sizes] == expected
 
 
 @pytest.mark.parametrize("steps", [1, 2, 9, 374, 21_236, 10_000_000])
