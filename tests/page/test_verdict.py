@@ -14,6 +14,7 @@ import xlamem
 from xlamem.compute import Fits, Plan, like_buffers
 from xlamem.compute.advice import TRY
 from xlamem.compute.program import program
+from xlamem.errors import UsageError
 from xlamem.formatting import size
 from xlamem.page.model import Verdict
 from xlamem.page.verdict_model import _mostly, first_step
@@ -52,6 +53,12 @@ def test_headline(memory: dict[str, Any], headline: str) -> None:
     found = verdict(MLP, **memory)
     assert found.headline == headline
     assert found.reason == ""
+
+
+@pytest.mark.parametrize("memory", [{"resident": 1}, {"resident": "1GiB"}, {"fraction": 0.9}])
+def test_what_is_left_of_no_device_is_a_wrong_use(memory: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="require a capacity or a device"):
+        xlamem.report(MLP, **memory)
 
 
 def test_no_verdict_without_proof() -> None:
