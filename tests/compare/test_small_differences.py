@@ -20,7 +20,7 @@ from conftest import DUMPS
 import xlamem
 from xlamem.compare import edits
 from xlamem.compare.compiler import formats_exclude_each_other
-from xlamem.compare.context import Edit
+from xlamem.compare.context import Context, Edit
 from xlamem.compare.groups import difference_groups
 from xlamem.compare.interface import Interface
 from xlamem.compare.rows import Differences
@@ -490,6 +490,8 @@ def state(*slots: str) -> list[tuple[str, str, int]]:
         (state(".mu"), state(".mu", ".nu"), "2 arguments are new: opt[0].nu"),
         (state(), [*state(), ("ema['w']", "f32[16]", 64)], "1 argument is new: ema['w']"),
         (state(), [*state(), ("ema['w']", "f32[16]", 64), ("ema['b']", "f32[4]", 16)], "2 arguments are new: ema"),
+        (state(), [*state(), *((f"{name}.x", "f32[16]", n) for n, name in enumerate("abcd"))],
+         "4 arguments are new: d.x, c.x, b.x, …"),
         (state(".trace"), state(".mu"), ""),
         (state(".trace"), [*state(".mu"), ("key", "u32[2]", 8)], "1 argument is new: key"),
         (state("[0]"), [*(("state" + name[3:], *more) for name, *more in state("[0]")), ("state[0][1]", "f32[9]", 36)],
@@ -609,6 +611,19 @@ def test_an_array_that_an_operation_no_longer_makes(make: Callable[..., Path], a
                        ("r", "(f32[8], s32[8])", "fusion(%y)", "head/dot_general"))  # fmt: skip
     found = [text for d in ((first, second), (second, first)) for text in texts(*d, "operations") if "make" in text]
     assert found == ["head/dot_general no longer makes f32[8,3072]", "head/dot_general makes f32[8,3072] now"] * wanted
+
+
+@pytest.mark.parametrize(("n", "wanted"), [(30_000, True), (50_000, False)])
+def test_an_array_that_takes_a_third_of_the_difference(
+    make: Callable[..., Path], n: int, wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More may be in a buffer of which no operation is known. Compilers for other platforms fuse others."""
+    rest, fused = ("q", "f32[16,16]", "add(%x)", "mlp/add"), ("r", "f32[8]", "fusion(%y)", "head/dot_general")
+    a = of_values(make, ("p", "f32[8,3072]", "fusion(%x)", "head/dot_general"), rest)
+    b = of_values(make, rest, ("s", f"f32[{n}]", "reduce(%x)", ""), fused)
+    assert texts(a, b, "operations") == ["head/dot_general no longer makes f32[8,3072]"] * wanted
+    monkeypatch.setattr(Context, "platforms_differ", True)
+    assert not texts(a, b, "operations")
 
 
 def test_a_larger_batch_is_no_other_sharding(make: Callable[..., Path]) -> None:
