@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -101,6 +102,13 @@ def test_a_loop_in_a_loop(make: Make) -> None:
 )  # fmt: skip
 def test_what_can_be_carried(changes: dict[str, Any], n: int, make: Make) -> None:
     assert len(carry(make, *decoding(**changes))) == n
+
+
+@pytest.mark.parametrize(("more", "n"), [(0, 1), (1, 0)])
+def test_small_results_are_left_out(more: int, n: int, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    total = 2 * SIZE + 2 * decoding()[2].size + SMALL.size
+    monkeypatch.setattr(carried, "MIN_SHARE", Fraction(SIZE + more, total))
+    assert len(carry(make, *decoding())) == n
 
 
 def test_an_optimizer_that_updates_layer_by_layer(make: Make) -> None:

@@ -51,6 +51,14 @@ def test_shapes_of_logits(shape: str, text: str, make: Make) -> None:
     assert text in row["action"]
 
 
+def test_logits_of_two_heads(make: Make) -> None:
+    """The gradients of both are kept; a dimension of 1 makes no other array."""
+    shapes = ["f32[8,64,4096]", "f32[1,8,64,4096]"]
+    heads = [LOGITS._replace(name="dot.3", shape=shape, live=(3, 6), uses="  exp.1, operand 1") for shape in shapes]
+    lower = {row["lower"] for head in heads for row in loss_advice(make, HIDDEN, LOGITS, head, SOFTMAX)}
+    assert lower == {int(0.7 * (3 * LOGITS_BYTES * 7 // 8 - 2 * HEAD_BYTES))}
+
+
 def test_what_packing_loses_besides_small_logits(make: Make) -> None:
     """What the layers of a large model lose was in the bound: 257 MiB for two buffers of 2 MiB."""
     layers = Buffer("add.1", "f32[4096,1024]", (0, 7), "jit(f)/transpose(jvp())/add")

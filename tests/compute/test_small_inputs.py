@@ -75,6 +75,13 @@ def test_the_size_of_a_batch(trips: set[int]) -> None:
         assert batches._shared_size(np.array(arrays), sliced) == wanted
 
 
+def test_what_a_loop_reads_slice_by_slice_without_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has an element for each iteration. A scalar has none, even if a loop has no iterations."""
+    monkeypatch.setattr(batches, "trip_counts_of", lambda p: [-1, 0, 8])
+    a: Any = SimpleNamespace(p=None, is_training=False, dimensions=np.array([[0, 0], [8, 4], [4, 8]]))
+    assert batches._is_sliced(a, np.arange(3)).tolist() == [False, True, False]
+
+
 def test_an_ambiguous_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A size that is that of several dimensions of an array, the first one of weights, or the last one of others."""
     monkeypatch.setattr(batches, "_may_be_weights", lambda a, values: np.ones(len(values), bool))
@@ -207,6 +214,14 @@ def test_a_reader_that_is_independent_of_a_writer(
         monkeypatch.setattr(uses, name, limit)
     source, user = np.array([0, 1, 1, 2, 3]), np.array([5, 2, 3, 4, 4])
     assert uses._is_independent(source, user, 1, writer, root) is wanted
+
+
+def test_no_reader_is_independent_without_a_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.array([0, 0])
+    monkeypatch.setattr(uses, "uses_of", lambda p: (rows, rows + 1, rows, rows))
+    schedule = pa.table({"time": pa.array([], pa.int64()), "instruction": pa.array([], pa.string())})
+    p: Any = SimpleNamespace(tables={"schedule": schedule})
+    assert not uses.has_independent_reader(p, 0, 2)
 
 
 def test_a_trace_that_is_lost_ends_at_the_whole_fusion() -> None:
