@@ -63,6 +63,16 @@ def test_gradients_of_what_is_not_updated(op_name: str, shape: str, is_gradient:
     assert ("in the body of the loop" in row["action"]) != is_gradient
 
 
+@pytest.mark.parametrize(("shape", "is_gradient"), [(SHAPE, True), ("f32[8,64,32]", False)])
+def test_gradients_beside_another_stack_of_the_loop(shape: str, is_gradient: bool, make: Make) -> None:
+    weights = Buffer("p.0", SHAPE, (0, 9), "p['w']", "parameter(0)", f"parameter 0, shape |{SHAPE}| at ShapeIndex {{}}:")
+    stack = STACK._replace(op_name=f"{BACKWARD}/while")
+    other = stack._replace(name="while.1{2}", shape=shape)
+    (row,) = reductions(make, weights, stack, other, SUM._replace(op_name="jit(f)/norm", shape="f32[]"))
+    assert row["action"].startswith("A loop stacks 2 arrays")
+    assert ("apply jax.lax.stop_gradient" in row["action"]) == is_gradient
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_shapes_without_layouts(first: int, make: Make) -> None:
     """The largest of the results is named, and all of them are needed."""
