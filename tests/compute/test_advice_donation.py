@@ -313,6 +313,7 @@ def test_copies_and_gradients_of_a_narrower_argument(is_read: bool, make: Make) 
             user,
             Buffer("mu.copy", "f32[64,32]", (1, 8), instruction="copy(%p.1)"),
             Buffer("g", "f32[64,32]", (2, 8), "jit(f)/transpose(jvp())/dot_general"),
+            Buffer("h", "f32[64,48]", (2, 8), "jit(f)/transpose(jvp())/mul"),  # of other dimensions
             output("w.new", "f32[64,32]", op_name="jit(f)/sub", instruction="fusion(%p.0), kind=kLoop, calls=%f"),
         ],
         "tpu",

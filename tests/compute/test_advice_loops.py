@@ -65,7 +65,7 @@ def test_gradients_of_what_is_not_updated(op_name: str, shape: str, is_gradient:
 
 @pytest.mark.parametrize(("shape", "is_gradient"), [(SHAPE, True), ("f32[8,64,32]", False)])
 def test_gradients_beside_another_stack_of_the_loop(shape: str, is_gradient: bool, make: Make) -> None:
-    weights = Buffer("p.0", SHAPE, (0, 9), "p['w']", "parameter(0)", f"parameter 0, shape |{SHAPE}| at ShapeIndex {{}}:")
+    weights = argument("p['w']", SHAPE, 0)
     stack = STACK._replace(op_name=f"{BACKWARD}/while")
     other = stack._replace(name="while.1{2}", shape=shape)
     (row,) = reductions(make, weights, stack, other, SUM._replace(op_name="jit(f)/norm", shape="f32[]"))

@@ -219,7 +219,11 @@ def test_totals_of_a_report_by_color(reported: dict[int, int], agrees: bool) -> 
         modules=pa.table({"total_bytes": pa.array([None], pa.int64())}),
         printed_report=pa.table({"color": pa.array(reported, pa.int64()), "total_bytes": [*reported.values()]}),
     )
-    assert (_wrong_total(tables, []) == "") is agrees  # type: ignore[arg-type]
+    for section, code in ((None, None), ("report", "unknown_line"), ("live ranges", "truncated")):
+        diagnostics = [{"section": section, "code": code}] * (code is not None)
+        assert (_wrong_total(tables, diagnostics) == "") is agrees  # type: ignore[arg-type]
+    cut = _wrong_total(tables, [{"section": "report", "code": "truncated"}])  # type: ignore[arg-type]
+    assert "prints no total" in cut  # more may have followed
     del tables["printed_report"]
     assert "prints no total" in _wrong_total(tables, [])  # type: ignore[arg-type]
 
