@@ -118,6 +118,15 @@ def test_two_programs() -> None:
     assert {f"A: {model(CPU).name}", f"B: {model(TPU).name}"} <= set(shown)
 
 
+def test_a_long_summary_has_several_lines() -> None:
+    words = [f"word{i}" for i in range(60)]
+    shown = texts(check(picture([model(CPU)], parts=[], summary=" ".join(words))))
+    lines = shown[: next(i for i, text in enumerate(shown) if not text.startswith("word"))]
+    assert " ".join(lines).split() == words
+    widths = [svg.BOLD * svg.text_width(line) for line in lines]
+    assert max(widths) <= svg.RIGHT - svg.LEFT < min(a + svg.text_width(" word10") * svg.BOLD for a in widths[:-1])
+
+
 def test_notebooks_and_files_show_the_picture(tmp_path: Path) -> None:
     made = report(DUMPS / CPU)
     made.save(tmp_path / "report.svg")
