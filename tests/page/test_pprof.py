@@ -141,7 +141,10 @@ def test_header() -> None:
     assert [(text[t.type], text[t.unit]) for t in p.sample_type] == list(VALUES)
     assert text[p.default_sample_type] == "inuse_space"
     (module,) = dump.modules.to_pylist()
-    assert [text[m.filename] for m in p.mapping] == [module["module_name"]]
+    (mapping,) = p.mapping
+    assert text[mapping.filename] == module["module_name"]
+    known = mapping.has_functions, mapping.has_filenames, mapping.has_line_numbers
+    assert known == (True, True, True)  # pprof looks nothing up
     comments = [text[c] for c in p.comment]
     assert comments[0].startswith(f"xlamem {xlamem.__version__}: {module['module_name']}")
     (hbm,) = (s for s in xlamem.peak(dump).spaces.to_pylist() if s["memory_space"] == "hbm")

@@ -13,8 +13,10 @@ import jsonschema
 import numpy as np
 import pyarrow as pa
 import pytest
+from attacks import dump, record, value
 from conftest import DUMPS, label, sources
 from decoding import Json, decoded, instructions, path_of_scope, texts
+from renumber import write
 
 import xlamem
 from xlamem import compute
@@ -25,6 +27,7 @@ from xlamem.compute.tree import NO_SCOPE, path_of
 from xlamem.input.find import Source
 from xlamem.page import scopes_model
 from xlamem.page.findings_model import N_DIAGNOSTICS
+from xlamem.page.spaces_model import phase_bands
 
 SCHEMA = json.loads(resources.files("xlamem.page").joinpath("report.schema.json").read_text("utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -322,3 +325,23 @@ def test_scopes_are_split_like_those_of_screens() -> None:
     names = ["eqx.nn.LayerNorm", "eqx.nn.MLP/relu", "state.mu", "params['a/b'][0].w", "h[12]/attn", "x"]
     found = scopes_model._paths(pa.array(names)).to_pylist()
     assert [tuple(path.split(scopes_model.SEPARATOR)) for path in found] == [path_of(name) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("between", "n"),
+    [
+        ("add(%x, %y)", 3), ("copy(%x)", 1), ("tuple(%x, %y)", 1),
+        ('custom-call(%x), custom_call_target="MoveToHost"', 1), ('custom-call(%x), custom_call_target="Solve"', 3),
+    ],
+)  # fmt: skip
+def test_what_only_moves_bytes_of_the_forward_pass_is_no_phase_of_its_own(
+    between: str, n: int, tmp_path: Path
+) -> None:
+    backward, forward = (f', metadata={{op_name="jit(f)/{name}/add"}}' for name in ("transpose(jvp())", "jvp()"))
+    computed = [f"add(%x, %y){backward}", between + forward, f"add(%x, %y){backward}"]
+    records = [record(i, f"v.{i}", f"f32[2]{{0}} {text}") for i, text in enumerate(computed)]
+    values = [value(i, f"v.{i}", offset=8 * i) for i in range(3)]
+    names = [f"v.{i}" for i in range(3)]
+    members = dump(values, records=records, schedule=names, ranges=[f"{name}{{}}:0-2" for name in names])
+    write({role: text.decode() for role, text in members.items()}, tmp_path, "module_0000.cpu_after_optimizations")
+    assert len(phase_bands(compute_program(xlamem.read(tmp_path))).phase) == n
