@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -298,6 +300,20 @@ def test_cells_of_twice_the_size_have_the_same_area(shape: tuple[int, int, int])
     assert np.allclose(4 * halved.sum((1, 2)), covered.sum((1, 2)))
 
 
+def test_cells_grow_until_there_are_few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chessboard has a run for each cell, and is evenly covered by larger cells."""
+    monkeypatch.setattr(cells, "MAX_RUNS", 8)
+    n, cell = 8, cells.CELL
+    upper, left = np.nonzero(np.indices((n, n)).sum(0) % 2 == 0)
+    boxes = cells.Boxes(left, cell * left, cell * (left + 1), cell * upper, cell * (upper + 1))
+    found = cells.summed(boxes, np.zeros(len(left), np.int64), 1, (0, 0, cell * n, cell * n))
+    assert found.height == 2 * cell
+    assert found.upper.tolist() == [2 * cell * i for i in range(n // 2)]
+    assert found.left.tolist() == [0] * (n // 2)
+    assert found.right.tolist() == [cell * n] * (n // 2)
+    assert found.density.tolist() == [1] * (n // 2)
+
+
 def test_no_buffers() -> None:
     program = model(CPU)
     empty = replace(program.buffers, **{k: v[:0] for k, v in vars(program.buffers).items() if _is_column(v)})
@@ -312,6 +328,39 @@ def test_names_are_taken_from_few_buffers() -> None:
 
 
 # -- texts and axes
+
+
+@pytest.mark.parametrize(
+    ("reserved", "available", "lines"),
+    [
+        (104, None, []), (105, None, ["reserved 105 B"]), (300, None, ["reserved 300 B"]), (301, None, []),
+        (100, 80, ["available 80 B"]), (100, 300, ["available 300 B"]), (100, 301, []), (100, 0, []),
+        (200, 600, ["reserved 200 B", "available 600 B"]), (200, 601, ["reserved 200 B"]),
+    ],
+)  # fmt: skip
+def test_lines_above_the_peak(
+    reserved: int, available: int | None, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a peak of 100 bytes: where little more is reserved or available."""
+    monkeypatch.setattr(timeline, "MAX_HEADROOM", 3)
+    space: Any = SimpleNamespace(peak=100, reserved=reserved, in_device_memory=True)
+    device: Any = None if available is None else SimpleNamespace(available=available)
+    assert [text for _, _, text in timeline._lines(space, device)] == lines
+    space.in_device_memory = False
+    assert [text for _, _, text in timeline._lines(space, device)] == [t for t in lines if "reserved" in t]
+
+
+def test_a_long_legend_has_several_lines() -> None:
+    labels = [f"a long name of color {i}" for i in range(20)]
+    d = svg.Drawing()
+    end = svg.legend(d, 10, [("c-temp", label) for label in labels])
+    found = list(check(d.document(end, "legend")).iter(f"{SVG}text"))
+    assert [t.text for t in found] == labels
+    left = [float(t.get("x", "")) for t in found]
+    lines = sorted({float(t.get("y", "")) for t in found})
+    assert len(lines) == 1 + sum(a > b for a, b in pairwise(left))  # each begins on the left
+    assert end - lines[-1] == svg.legend(svg.Drawing(), 10, [("c-temp", "a")]) - lines[0]
+    assert all(x + svg.text_width(label, svg.SMALL) <= svg.RIGHT for x, label in zip(left, labels, strict=True))
 
 
 @pytest.mark.parametrize("top", [1, 7, 1000, 4096, 5 << 20, (3 << 30) + 1, 1 << 40])

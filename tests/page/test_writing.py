@@ -1,0 +1,104 @@
+"""Reports as Python objects: what they say in a terminal, whether they fit, and what they can be written as."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from conftest import DUMPS
+
+import xlamem
+from xlamem.errors import OutputError, UsageError
+from xlamem.page import writing
+from xlamem.page.listing import Failed, Listing, list_programs
+from xlamem.page.output import write_file
+from xlamem.page.writing import N_LISTED, Report, require_suffix
+
+MLP = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
+ADAM = DUMPS / "tpu-libtpu-0.0.50.1-tpu7x-donate_adam"
+SEVERAL = DUMPS / "cpu-jaxlib-0.12.0-several_modules"
+
+
+@pytest.mark.parametrize(
+    ("fits", "expected"),
+    [
+        ([True], True), ([False], False), ([None], None), ([True, True], True), ([True, None], None),
+        ([None, False], False), ([], None),
+    ],
+)  # fmt: skip
+def test_all_programs_fit(fits: list[bool | None], expected: bool | None) -> None:
+    """None if that is not known of one, unless another one does not fit."""
+    programs: Any = [SimpleNamespace(verdict=SimpleNamespace(fits=one)) for one in fits]
+    listing: Any = SimpleNamespace(programs=[SimpleNamespace(fits=one) for one in fits])
+    assert Report("a", "program", programs).fits is expected
+    assert Report("a", "directory", listing=listing).fits is expected
+
+
+def test_a_program_and_a_comparison_in_a_terminal() -> None:
+    one, two = xlamem.report(MLP), xlamem.report(MLP, ADAM)
+    (program,), (a, b) = one.programs, two.programs
+    assert repr(one).split("\n")[0] == f"<xlamem.Report of {program.name}>"
+    assert program.verdict.headline in repr(one)
+    assert "change" not in repr(one)
+    assert repr(two).split("\n")[0] == f"<xlamem.Report of {a.name} → {b.name}>"
+    assert two.difference is not None
+    said = " ".join(repr(two).split())
+    assert said.index(a.verdict.headline) < said.index(b.verdict.headline) < said.index("change ")
+    assert " ".join(two.difference.verdict.split()) in said
+
+
+def test_a_directory_in_a_terminal() -> None:
+    """The largest programs, and the number of the others; verdicts if a device is given."""
+    listing = list_programs(SEVERAL)
+    n = len(listing.programs)
+    lines = repr(Report("runs", "directory", listing=Listing(listing.programs * 20, []))).rstrip().split("\n")
+    assert lines[0] == "<xlamem.Report of runs>"
+    assert sum("jit_" in line for line in lines) == N_LISTED
+    assert lines[-1].strip() == f"and {20 * n - N_LISTED} smaller programs"
+    assert "smaller" not in repr(Report("runs", "directory", listing=listing))
+    verdicts = repr(xlamem.report(SEVERAL, capacity=1))
+    assert verdicts.count("does not fit") == n
+    assert "fit" not in repr(Report("runs", "directory", listing=listing)).replace("must fit", "")
+
+
+def test_what_cannot_be_read_has_no_page() -> None:
+    listing = Listing([], [Failed("x", "bad")])
+    report = Report("runs", "directory", listing=listing, _unbuilt=[Failed("y", "large")])
+    assert report.failed == [{"path": "x", "error": "bad"}, {"path": "y", "error": "large"}]
+    assert Report("a", "program").failed == []
+
+
+def test_formats_of_reports(tmp_path: Path) -> None:
+    program, comparison, directory = xlamem.report(MLP), xlamem.report(MLP, ADAM), xlamem.report(SEVERAL)
+    for report, name, error in (
+        (comparison, "a.pb.gz", "of one program, not of a comparison"),
+        (directory, "a.pprof", "of one program, not of a directory"),
+        (directory, "a.svg", "of one program or of two, not of a directory"),
+        (program, "a.txt", "a.txt: the suffix of the file selects its format: .html, .json, .svg, .pb.gz, .pprof"),
+    ):
+        with pytest.raises(UsageError, match=error):
+            report.save(tmp_path / name)
+    assert not [*tmp_path.iterdir()]
+    assert directory.save(tmp_path / "a.html") == tmp_path / "a.html"
+    assert comparison.save(tmp_path / "a.SVG").read_text().startswith("<svg")
+    assert require_suffix("run.PB.GZ") == ".pb.gz"
+
+
+def test_a_format_is_asked_for_before_a_dump_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "_shown", lambda *_: pytest.fail("read"))
+    with pytest.raises(UsageError, match="the suffix of the file"):
+        xlamem.report(MLP, output=tmp_path / "report.pdf")
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path: Path) -> None:
+    (taken := tmp_path / "taken").mkdir()
+    (taken / "file").write_text("old")
+    with pytest.raises(OutputError):
+        write_file(taken, "new")
+    with pytest.raises(UnicodeEncodeError):
+        write_file(tmp_path / "new", "\ud800")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+    write_file(tmp_path / "in" / "folders" / "file", b"new")
+    assert [path.name for path in (tmp_path / "in" / "folders").iterdir()] == ["file"]
