@@ -41,10 +41,8 @@ cdef struct AllocationLine:
 
 
 cdef inline const char* shape_in_bars(const char* p, const char* end, Slice* out) noexcept nogil:
-    cdef const char* bar
-    if p[0] != c'|':
-        return NULL
-    bar = <const char*> memchr(p + 1, c'|', end - p - 1)
+    # Return the end of `|SHAPE|` at p, which is a bar; NULL if there is no other one.
+    cdef const char* bar = <const char*> memchr(p + 1, c'|', end - p - 1)
     if bar == NULL:
         return NULL
     out.p = p + 1
