@@ -12,7 +12,7 @@ import pytest
 from conftest import DUMPS, every
 
 import xlamem
-from xlamem.compute.one_buffer import LISTED, N_SUGGESTED
+from xlamem.compute.one_buffer import LISTED, N_SUGGESTED, calls_to
 
 ALL = sorted(path.name for path in DUMPS.iterdir() if path.is_dir())
 
@@ -39,6 +39,7 @@ def test_relations_are_those_of_the_tables(name: str) -> None:
         found = xlamem.buffer(dump, value["value_id"])
         assert [u["op_name"] for u in found.users] == [named.get(u["instruction"]) for u in found.users]
         assert found.value["value_id"] == value["value_id"]
+        assert found.calls == calls_to(dump, value["value_id"])
         assert (found.start, found.end) == ranges.get(value["value_id"], (None, None))
         uses = [u for u in dump.uses.to_pylist() if u["value_id"] == value["value_id"]]
         key = lambda u: (u["instruction"], u["operand"], u["operand_shape_index"] or "")  # noqa: E731
@@ -181,6 +182,18 @@ def test_labels_of_what_moves_an_argument(
     dump = xlamem.read(make(attacks.dump(["".join(temps), own], records=records, ranges=ranges)))
     found = xlamem.buffer(dump, label)
     assert (found.value["instruction"], found.namesakes) == (wanted, namesakes)
+
+
+@pytest.mark.parametrize(("label", "wanted"), [("read by exp", "v.0"), ("exp", "v.1"), ("copy of exp", "v.0")])
+def test_labels_of_what_an_operation_reads(label: str, wanted: str, make: Callable[..., Path]) -> None:
+    """It has no name of its own. If no buffer is related to the name in this way, all of this name are meant."""
+    values = [attacks.value(0, "v.0", 16), attacks.value(1, "v.1", 8, 16)]
+    records = [
+        attacks.record(0, "v.0", "f32[4] custom-call(%q)", uses="  v.1, operand 0"),
+        attacks.record(1, "v.1", attacks.op_name("jit(f)/exp")),
+    ]
+    dump = xlamem.read(make(attacks.dump(values, records=records, ranges=["v.0{}:0-1", "v.1{}:1-3"])))
+    assert xlamem.buffer(dump, label).value["instruction"] == wanted
 
 
 def test_names_of_instructions_come_before_labels(make: Callable[..., Path]) -> None:

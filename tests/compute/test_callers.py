@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,14 @@ import pytest
 from attacks import record, value
 
 import xlamem
-from xlamem.compute.callers import Functions, callers_outside, calls_outside, lines_of_model, shared_lines
+from xlamem.compute.callers import (
+    Functions,
+    callers_outside,
+    calls_from,
+    calls_outside,
+    lines_of_model,
+    shared_lines,
+)
 
 MODEL, LIBRARY = "/m/a.py", "/v/site-packages/b.py"
 
@@ -65,6 +73,39 @@ def test_lines_that_several_lines_call() -> None:
     ])  # fmt: skip
     assert shared_lines(frames) == {f"{MODEL}:10"}
     assert shared_lines(frames.slice(0, 0)) == set()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_a_function_calls(seed: int) -> None:
+    """The innermost call of each frame, by a function of this name in a file of this name, whatever calls it."""
+    rng = random.Random(seed)
+    files, names = ["/m/a.py", "C:\\m\\a.py", "a.py", "/m/ba.py", "/m/a-py", LIBRARY, None], ["f", "ff", "g", None]
+    n = rng.choice((1, 4, 12, 30))
+    parents = [rng.choice([*range(i), i - 1, i - 1]) if i and rng.random() < 0.9 else None for i in range(n)]
+    file, function = rng.choices(files, [8, 2, 2, 1, 1, 3, 1], k=n), rng.choices(names, [6, 1, 3, 1], k=n)
+    ids = pa.array([None if p is None else 7 * p for p in parents], pa.int64())
+    texts = {"file": pa.array(file, pa.string()), "function": pa.array(function, pa.string())}
+    frames = pa.table({"id": [7 * i for i in range(n)], "parent": ids, **texts})
+
+    def outside(i: int | None) -> int | None:
+        while i is not None and file[i] in (LIBRARY, None):
+            i = parents[i]
+        return i
+
+    def is_call(i: int | None) -> bool:
+        return i is not None and function[i] == "f" and file[i] in files[:3]
+
+    rows, expected = rng.choices(range(n), k=3), set()
+    for row in rows:
+        inner = outside(row)
+        while inner is not None:
+            caller = outside(parents[inner])
+            if is_call(caller) and not is_call(inner):
+                expected.add((inner, caller))
+                break
+            inner = caller
+    called, calls = calls_from(frames, np.array(rows), "a.py", "f")
+    assert list(zip(called.tolist(), calls.tolist(), strict=True)) == sorted(expected)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 100])
