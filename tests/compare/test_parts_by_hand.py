@@ -31,7 +31,7 @@ from xlamem.compare.matching import Matching
 from xlamem.compare.pairing import Pairing
 from xlamem.compare.programs import DESCRIBED_BY, ProgramEntry
 from xlamem.compare.rows import Differences, ShapePairs
-from xlamem.compute.layout import CATEGORIES, DONATED, LIVE_OUT, TEMP, TEMP_IN_OUTPUT
+from xlamem.compute.layout import CATEGORIES, DONATED, LIVE_OUT, PARAMETER, TEMP, TEMP_IN_OUTPUT
 from xlamem.errors import UsageError
 
 
@@ -186,6 +186,25 @@ def test_what_rules_look_at() -> None:
     assert (c.matched_bytes, c.platforms_differ, c.none.tolist()) == (15, True, [False] * 3)
     b.tables.platform = "tpu"
     assert not c.platforms_differ
+
+
+def test_shapes_of_matched_temporaries() -> None:
+    """Also of those that are alike, but not if a partner is no temporary."""
+
+    def side(shapes: list[str], categories: list[int]) -> Any:
+        texts, category = pa.array(shapes), np.array(categories)
+        return SimpleNamespace(
+            size=array(*(8 * len(shape) for shape in shapes)),
+            value_text=lambda column, rows: texts.take(pa.array(rows)) if column == "shape" else None,
+            categories_of=lambda rows: category[rows],
+        )
+
+    a = side(["f32[2]", "f32[3]", "f32[5]", "f32[8]", "s32[1]"], [TEMP, TEMP, PARAMETER, TEMP, TEMP])
+    b = side(["f32[7]", "f32[4,1]", "f32[8]", "f32[9]"], [TEMP, TEMP, TEMP, PARAMETER])
+    rows: Any = SimpleNamespace(n=0)
+    c = context.Context(SimpleNamespace(a=a, b=b, value=array(1, 3, 0, 2, -1)), rows)  # type: ignore[arg-type]
+    pairs = {(x.dimensions, y.dimensions): n for x, y, n in c.temporaries}
+    assert pairs == {((2,), (4, 1)): 64, ((8,), (8,)): 48}
 
 
 @pytest.mark.parametrize(
