@@ -292,6 +292,16 @@ def test_cells_are_covered_as_their_rectangles_say(seed: int) -> None:
     assert (most[painted >= 0] == expected.max(0)[painted >= 0]).all()
 
 
+def test_a_rectangle_is_in_at_least_one_cell() -> None:
+    """However its edges are rounded, and at the end of the grid."""
+    low = np.array([0.5, 1.5, 2.5, 0.0, 5.9, 6.0, 1.4])
+    high = np.array([1.5, 2.5, 3.5, 6.0, 6.0, 6.0, 1.6])
+    first, last, part = cells._rounded(low, high, 6)
+    assert first.tolist() == [0, 2, 2, 0, 5, 5, 1]
+    assert last.tolist() == [2, 3, 4, 6, 6, 6, 2]
+    assert np.allclose(part, [1, 1, 1, 1, 0.1, 0, 0.2])
+
+
 @pytest.mark.parametrize("shape", [(2, 4, 6), (1, 5, 7), (3, 1, 1)])
 def test_cells_of_twice_the_size_have_the_same_area(shape: tuple[int, int, int]) -> None:
     covered = np.random.default_rng(0).random(shape)
