@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import attacks
 import pyarrow as pa
 import pytest
 from conftest import DUMPS, label, sources, texts
@@ -95,6 +96,9 @@ def test_sums_are_those_of_the_live_set(source: Source) -> None:
         expected = [(m[key], m["bytes"], 1) for m in members.select([key, "bytes"]).to_pylist()]
         shown = [(s["labels"].get(key), s["inuse_space"], s["inuse_objects"]) for s in found]
         assert counted(shown) == counted(expected)
+    leaves = [(m["opcode"] or m["kind"] or m["category"], m["bytes"], 1) for m in members.to_pylist()]
+    shown = [(s["stack"][0][0], s["inuse_space"], s["inuse_objects"]) for s in found]
+    assert counted(shown) == counted(leaves)
     peaks = {(s["memory_space"], s["page"]): s["peak"] for s in xlamem.peak(dump).spaces.to_pylist() if s["peak"]}
     roots = counted([(s["stack"][-1][0], s["inuse_space"], 1) for s in found])
     assert {name: n for name, (n, _) in roots.items()} == {
@@ -145,6 +149,7 @@ def test_header() -> None:
     assert text[mapping.filename] == module["module_name"]
     known = mapping.has_functions, mapping.has_filenames, mapping.has_line_numbers
     assert known == (True, True, True)  # pprof looks nothing up
+    assert {location.mapping_id for location in p.location} == {mapping.id}
     comments = [text[c] for c in p.comment]
     assert comments[0].startswith(f"xlamem {xlamem.__version__}: {module['module_name']}")
     (hbm,) = (s for s in xlamem.peak(dump).spaces.to_pylist() if s["memory_space"] == "hbm")
@@ -161,6 +166,14 @@ def test_problems_are_stated(make: Any) -> None:
     cut = {**whole, "buffer-assignment": whole["buffer-assignment"][:-200]}
     p = decoded(pprof(xlamem.read(make(cut))))
     assert "the dump is truncated" in [p.string_table[c] for c in p.comment]
+
+
+def test_a_buffer_of_which_little_is_known(make: Any) -> None:
+    """Its category stands for the operation."""
+    members = attacks.dump([attacks.value(0, "v.0", 64)], ranges=["v.0{}:0-1"])
+    (sample,) = samples(pprof(xlamem.read(make(members))))
+    assert [name for name, _, _ in sample["stack"]] == ["temp", "(no scope)", "memory"]
+    assert sample["inuse_space"] == 64
 
 
 def test_hostile_names(make: Any) -> None:
