@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib import resources
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -15,7 +16,7 @@ from pairs import Pair, stored
 import xlamem
 from xlamem.compare.difference import Diff, diff
 from xlamem.page.alignment import MAX_RUNS, longest_increasing
-from xlamem.page.comparison import MAX_GROUPS, Difference, Waterfall, difference
+from xlamem.page.comparison import MAX_GROUPS, Difference, Waterfall, _buffer_rows, difference
 from xlamem.page.model import as_json
 
 
@@ -93,6 +94,12 @@ def test_a_buffer_that_a_model_leaves_out_is_paired_with_none() -> None:
     }
     pairs = {(row["value_id_a"], row["value_id_b"]) for row in d.matches.to_pylist()}
     assert found == {(a if a in set(shown.tolist()) else None, b) for a, b in pairs}
+
+
+def test_rows_of_the_buffers_of_a_side() -> None:
+    """A buffer may have the id 0; those of the other side have none."""
+    p: Any = SimpleNamespace(row_of_value=lambda ids: np.array([{0: 2, 5: 1}.get(i, 0) for i in ids.tolist()]))
+    assert _buffer_rows(p, np.array([0, -1, 5]), np.array([10, 11, 12])).tolist() == [12, -1, 11]
 
 
 def test_a_program_compared_with_itself_has_no_rows() -> None:

@@ -219,6 +219,8 @@ def test_bar_and_hatches_fill_the_width() -> None:
         assert points[:, 0].max() <= 10 + width
         assert points[:, 1].min() >= 20
         assert points[:, 1].max() <= 20 + height
+        (x0, y0), (x1, y1) = points[0::2].T, points[1::2].T
+        assert ((x1 - x0) * (y0 - y1) * direction > 0).all()  # 1 rises to the right
 
 
 # -- many rectangles
@@ -396,6 +398,12 @@ def test_step_ticks(steps: int) -> None:
     assert ticks[-1] < steps
     assert len(ticks) <= 9
     assert len(ticks) >= 4 or steps < 9
+
+
+def test_widths_of_characters() -> None:
+    widths = [svg.text_width(character) for character in "ieM漢"]
+    assert widths == sorted(set(widths))
+    assert len({svg.text_width(character, mono=True) for character in "ieM"}) == 1
 
 
 def test_texts_fit() -> None:
