@@ -66,6 +66,14 @@ def test_differences_are_encoded_where_they_are_smaller() -> None:
     assert len(encoded_ints(ascending)["data"]) < 200_000
 
 
+@pytest.mark.parametrize(("jump", "delta"), [(LIMIT - 1, True), (LIMIT, False)])
+def test_differences_are_numbers_of_the_script(jump: int, delta: bool) -> None:
+    """A script cannot hold larger ones, though a column would be smaller with them."""
+    column = np.arange(10_000) - LIMIT // 2
+    column[5000:] += jump - 1
+    assert encoded_ints(column)["delta"] is delta
+
+
 @pytest.mark.parametrize(
     "texts",
     [

@@ -339,6 +339,14 @@ def test_names_are_taken_from_few_buffers() -> None:
     check(picture([replace(program, name="y" * 1_000_000, buffers=replace(program.buffers, op_name_names=names))]))
 
 
+def test_small_rectangles_are_drawn_as_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the largest ones are drawn on their own."""
+    monkeypatch.setattr(address_map, "N_BOXES", 10)
+    root = check(picture([many(model(CPU), 100_000)], parts=["map"]))
+    drawn = sum(len(re.findall(r"M[\d.]+ [\d.]+h", p.get("d", ""))) for p in root.iter(f"{SVG}path"))
+    assert 20 < drawn <= 10 + cells.MAX_RUNS
+
+
 # -- texts and axes
 
 

@@ -25,7 +25,7 @@ from xlamem.compute.program import program as compute_program
 from xlamem.compute.removal import saving_of
 from xlamem.compute.tree import NO_SCOPE, path_of
 from xlamem.input.find import Source
-from xlamem.page import scopes_model
+from xlamem.page import scopes_model, spaces_model
 from xlamem.page.findings_model import N_DIAGNOSTICS
 from xlamem.page.spaces_model import phase_bands
 
@@ -345,3 +345,13 @@ def test_what_only_moves_bytes_of_the_forward_pass_is_no_phase_of_its_own(
     members = dump(values, records=records, schedule=names, ranges=[f"{name}{{}}:0-2" for name in names])
     write({role: text.decode() for role, text in members.items()}, tmp_path, "module_0000.cpu_after_optimizations")
     assert len(phase_bands(compute_program(xlamem.read(tmp_path))).phase) == n
+
+
+@pytest.mark.parametrize(("most", "cells", "n"), [(9, 0, 2), (2, 0, 2), (1, 10**9, 1), (1, 0, 1)])
+def test_memory_spaces_with_a_curve(most: int, cells: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All, unless there are too many; the first one always has one."""
+    monkeypatch.setattr(spaces_model, "MAX_SPACES", most)
+    monkeypatch.setattr(spaces_model, "MAX_CELLS", cells)
+    p = compute_program(xlamem.read(DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"))
+    ordered = [{"number": 1}, {"number": 0}]
+    assert set(spaces_model._usage(p, ordered)) == {row["number"] for row in ordered[:n]}
