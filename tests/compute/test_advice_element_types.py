@@ -79,6 +79,35 @@ def test_what_turns_nothing_into_f32(lines: list[str], make: Make) -> None:
 def test_another_compiler_may_keep_f32(make: Make) -> None:
     (row,) = promoted(make, *X, *ADDED, PRODUCT, platform="gpu")
     assert (row["lower"], row["confidence"]) == (-64 * 64 * 4, "try")
+    assert "or the result. The compiler may convert them back." in str(row["action"])
+
+
+def test_an_operation_without_a_name(make: Make) -> None:
+    forward = [t.replace("jvp()/", "") for t in (*X, *ADDED[:2], line("h", "f32", "add(%c, %b)"), PRODUCT)]
+    buffers = [b._replace(op_name=b.op_name.replace("transpose(jvp())/", "").replace("jvp()/", "")) for b in HELD]
+    (row,) = promoted(make, *forward, buffers=buffers)
+    assert str(row["action"]).startswith("an operation (train.py:74) turns bfloat16 into f32")
+
+
+def test_slices_of_arguments_are_arguments(make: Make) -> None:
+    """As loops over layers read their weights: at an index, which is no source of what they are."""
+    index = ["  %i = s32[] custom-call()", "  %z = s32[] constant(0)"]
+    weights = line("s", "bf16", "dynamic-slice(%v, %i, %z)")
+    assert not promoted(make, W, V, *index, weights, *ADDED[1:], conversion("c", "s", 74), X[2], PRODUCT)
+    for factor in (["w"], ["s", line("s", "f32", "dynamic-slice(%w, %i, %z)")]):
+        name, *lines = factor
+        product = line("h", "f32", f"dot(%x, %{name})", f"{FORWARD}/dot_general", 77)
+        (row,) = promoted(make, *X, *index, *lines, product, line("e", "f32", "dot(%h, %h)", f"{FORWARD}/dot", 78))
+        assert str(row["action"]).startswith("`dot_general` (train.py:77) turns")
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    ["get-tuple-element(%t), index=9223372036854775807", "get-tuple-element(%t)", "parameter(9223372036854775807)"],
+)
+def test_damaged_numbers_of_operands(damaged: str, make: Make) -> None:
+    more = [f"  %t = (f32{SHAPE}, f32{SHAPE}) tuple(%x, %h)", line("g1", "f32", damaged)]
+    assert promoted(make, *X, *ADDED, PRODUCT, *more) == promoted(make, *X, *ADDED, PRODUCT)
 
 
 def test_a_cpu_computes_in_f32_anyway(make: Make) -> None:

@@ -27,6 +27,13 @@ def test_optimizer_state_that_is_on_each_device(make: Make) -> None:
     assert row["confidence"] == "likely"
 
 
+@pytest.mark.parametrize("shape", ["f32[0,64]", "f32[64,0]"])
+def test_empty_arrays_are_no_parts(shape: str, make: Make) -> None:
+    exchanged = EXCHANGED._replace(instruction="all-reduce(%x), replica_groups=[1,4]<=[4]")
+    assert not shardings(make, exchanged, PARAMS, STATE._replace(shape=shape))
+    assert not shardings(make, exchanged, PARAMS._replace(shape=shape), STATE)
+
+
 def test_outputs_that_replace_it_are_sharded_as_well(make: Make) -> None:
     new = output("new", "f32[64,64]")
     (row,) = shardings(make, EXCHANGED, PARAMS, STATE, new)

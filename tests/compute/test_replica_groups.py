@@ -30,6 +30,7 @@ def test_printed_groups(text: str, devices: int, size: int) -> None:
         "", "channel_id=1, dimensions={0}", "replica_groups={}", "replica_groups=[1]", "replica_groups=[1,1048577]",
         f"replica_groups=[1,{'9' * 5000}]", f"replica_groups={{{{{'9' * 5000}}}}}",
         "replica_groups=mesh['a'=999999999,'b'=999999999] {'a'}", "replica_groups=mesh[" * 20_000,
+        "replica_groups=[0,4]<=[4]", "replica_groups=mesh['x'=0] {'x'}",
     ],
 )  # fmt: skip
 def test_what_is_no_group(attributes: str) -> None:

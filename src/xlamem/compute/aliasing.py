@@ -87,6 +87,10 @@ def donation(dump: DumpLike) -> pa.Table:
 
 def matched(p: Program) -> tuple[Parameters, Outputs, Match]:
     """Return the parameters and outputs, and the output with which XLA would alias each parameter that is not taken."""
+    return p.once("matched parameters", lambda: _matched(p))
+
+
+def _matched(p: Program) -> tuple[Parameters, Outputs, Match]:
     parameters, outputs = _parameters(p), outputs_of(p)
     taken = p.category[parameters.allocation] == DONATED
     return parameters, outputs, _match(p, parameters, outputs, np.flatnonzero(~taken & (parameters.value >= 0)))

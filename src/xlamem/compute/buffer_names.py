@@ -11,6 +11,7 @@ from .. import kernels as pc
 from ..dump import hlo_body
 from ..parse.hlo_body import CALLS, HloBody
 from .columns import Ints, Mask, arrow_array, decoded, encoded, flags_of, ints, nullable, take, take_text
+from .hlo_flow import operand_items
 from .op_names import (
     OPTIMIZER,
     PHASES,
@@ -395,6 +396,4 @@ def _writes_other_dimensions(p: Program) -> Mask:
 
 def _operand(body: HloBody, rows: Ints, number: Ints) -> Ints:
     """Return the row of an operand of each of these rows of the HLO text, or -1."""
-    item = take(body.operand_begin[:-1], rows) + number
-    is_known = (rows >= 0) & (number >= 0) & (item < take(body.operand_begin[1:], rows))
-    return take(np.asarray(body.operand_row, np.int64), np.where(is_known, item, -1))
+    return take(np.asarray(body.operand_row, np.int64), operand_items(body, rows, number))

@@ -15,6 +15,14 @@ MAX_ROUNDS = 64
 """Maximum number of rounds in which groups are joined. Each joins all that touch."""
 
 
+def operand_items(body: HloBody, rows: Ints, number: Ints | int) -> Ints:
+    """Return the index of an operand of each of these rows in the list of all operands, -1 if it has none such."""
+    begin = take(body.operand_begin[:-1], rows)
+    n = take(body.operand_begin[1:], rows) - begin
+    is_known = (rows >= 0) & (number >= 0) & (number < n)  # numbers in a damaged text may be as large as 2^63 - 1
+    return np.where(is_known, begin + number, -1)
+
+
 class HloFlow:
     """Pairs of instructions, as rows of the HLO text, of which the second one's result is computed from the first's.
 
@@ -42,9 +50,7 @@ class HloFlow:
 
     def operand(self, rows: Ints, number: Ints | int) -> Ints:
         """Return the row of an operand of each of these rows, -1 for none."""
-        begin = take(self.body.operand_begin[:-1], rows) + number
-        is_known = (rows >= 0) & (begin < take(self.body.operand_begin[1:], rows))
-        return take(np.asarray(self.body.operand_row, np.int64), np.where(is_known, begin, -1))
+        return take(np.asarray(self.body.operand_row, np.int64), operand_items(self.body, rows, number))
 
     @cached_property
     def pairs(self) -> tuple[Ints, Ints]:
@@ -113,7 +119,7 @@ class HloFlow:
 
     @cached_property
     def _joins(self) -> Mask:
-        """Whether operands of each instruction have nothing to do with each other."""
+        """Whether each instruction only passes its operands on, as parameters or elements."""
         return self._is_fusion | self._is_loop | self._is_tuple
 
 

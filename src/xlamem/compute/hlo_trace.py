@@ -10,6 +10,7 @@ import pyarrow as pa
 from .. import kernels as pc
 from ..parse.hlo_body import HloBody
 from .columns import Ints, Mask, arrow_array, take
+from .hlo_flow import operand_items
 from .lazy import cached_property
 from .op_names import (
     COLLECTIVE,
@@ -182,8 +183,7 @@ class HloTrace:
     def _operand(self, rows: Ints, number: Ints, elements: Ints) -> Position:
         """Return this element of an operand, or the element that the operand names itself; row -1 if there is none."""
         body = self.body
-        item = body.operand_begin[rows] + number
-        item = np.where((rows >= 0) & (number >= 0) & (item < body.operand_begin[rows + 1]), item, -1)
+        item = operand_items(body, rows, number)
         named = take(self._operand_element, item)
         return take(body.operand_row, item), np.where(named >= 0, named, elements)
 

@@ -45,4 +45,4 @@ def replica_groups(attributes: str) -> ReplicaGroups | None:
         used = {name.strip() for name in (match["used"] or "").split(",")}
         sizes = (math.prod(int(n) for axis, n in axes if some is None or axis in some) for some in (None, used))
         found = ReplicaGroups(*sizes)
-    return found if found.devices <= MAX_DEVICES else None
+    return found if 0 < found.devices <= MAX_DEVICES else None

@@ -270,7 +270,7 @@ def _size(array: _Array) -> int:
 
 def _is_part(part: tuple[int, ...], whole: tuple[int, ...]) -> bool:
     """Return whether each dimension divides that of an array."""
-    return len(part) == len(whole) and all(n and m % n == 0 for n, m in zip(part, whole, strict=True))
+    return len(part) == len(whole) and all(0 < n <= m and m % n == 0 for n, m in zip(part, whole, strict=True))
 
 
 def _sharded_like(w: WhatIf, root: str, pairs: list[tuple[_Array, _Array]]) -> Intervention:

@@ -246,7 +246,9 @@ def _locate(data: Any, first_only: bool, pool: ThreadPool) -> list[tuple[int, in
     step = min(max(size // pool.threads + 1, MIN_PIECE_BYTES), MAX_PIECE_BYTES)
     if first_only or size <= step:
         return _lines.locate(data, first_only)
-    bounds = [0, *(_lines.next_line(data, begin - 1, size, b"") for begin in range(step, size, step)), size]
+    bounds = [0]
+    while bounds[-1] < size:
+        bounds.append(_lines.next_line(data, min(bounds[-1] + step, size) - 1, size, b""))
 
     def search(begin: int, end: int) -> list[tuple[int, int]]:
         heads = _lines.locate(memoryview(data)[begin:end], False)
@@ -254,7 +256,7 @@ def _locate(data: Any, first_only: bool, pool: ThreadPool) -> list[tuple[int, in
             evict_pages(data, begin, end)
         return [(kind, begin + offset) for kind, offset in heads]
 
-    pieces = [partial(search, begin, end) for begin, end in pairwise(bounds) if begin < end]
+    pieces = [partial(search, begin, end) for begin, end in pairwise(bounds)]
     if pool.threads == 1:
         return [head for piece in pieces for head in piece()]
     return [head for heads in pool.results([pool.submit(piece) for piece in pieces]) for head in heads]
