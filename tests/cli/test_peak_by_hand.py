@@ -129,7 +129,7 @@ def test_the_note_on_missing_names(module: str | None, names: list[list[str | No
             "iterations": pa.nulls(n, pa.int64()),
         })  # fmt: skip
     notes = [note.text for note in peak._notes(overview, None, spaces, all_spaces=False)]
-    assert notes == ([peak.UNNAMED] if has_note else [])
+    assert notes == ([peak.NO_NAMES] if has_note else [])
 
 
 def test_other_memory_spaces(monkeypatch: pytest.MonkeyPatch) -> None:

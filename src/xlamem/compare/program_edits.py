@@ -550,7 +550,7 @@ def instructions(c: Context) -> Iterator[Edit]:
 def by_pass_and_path(changed: list[str], a: Counter[str], b: Counter[str]) -> dict[tuple[str, str], tuple[int, int]]:
     """Return the numbers of these operations by their paths without wrappers and loops, those of most change first.
 
-    Operations of the backward pass, and those with equal paths, are apart: `backward mul`, `mul`. If nothing but their
+    Those of equal paths are summed, but the backward pass is apart: `backward mul`, `mul`. If nothing but their
     wrappers differs, such as the loop around them, they keep these.
     """
     paths = plain_names(pa.array(changed, pa.string())).to_pylist()

@@ -560,8 +560,9 @@ def _least_share(bases: Tally, shapes_with: Tally) -> float:
     of_ratio: Counter[Fraction] = Counter()
     for pair, size in bases.items():
         of_ratio[Fraction(*pair)] += size
-    is_alone = max(of_ratio.values(), default=0) >= MIN_ALONE * bases.total()
-    return MIN_SHARE_ALONE if is_alone and shapes_with.total() >= MIN_SHAPES else MIN_SHARE
+    ((ratio, size),) = of_ratio.most_common(1) or [(Fraction(1), 0)]
+    n_shapes = sum(n for pair, n in shapes_with.items() if Fraction(*pair) == ratio)
+    return MIN_SHARE_ALONE if size >= MIN_ALONE * bases.total() and n_shapes >= MIN_SHAPES else MIN_SHARE
 
 
 def _sharded(c: Context, before: int, after: int) -> str:

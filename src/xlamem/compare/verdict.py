@@ -127,9 +127,8 @@ def ranked_edits(d: DiffTables) -> list[Row]:
             return 9, 0, row["edit"]
         if row["kind"] in DETAILS:
             return 6, DETAILS.index(row["kind"]), row["edit"]
-        if _may_follow(row, kinds) or (has_layers and row["text"].startswith(REPEATS)):
-            return 7, -abs(row["change"]), row["edit"]
-        if row["kind"] == "outputs" and not row["change"] and is_resized:  # their shapes follow from arguments
+        is_output = row["kind"] == "outputs" and not row["change"] and is_resized  # its shape follows from an argument
+        if _may_follow(row, kinds) or is_output or (has_layers and row["text"].startswith(REPEATS)):
             return 7, -abs(row["change"]), row["edit"]
         if not explains and not is_buffers and abs(row["change"]) >= MIN_CANCELED * abs(change) > 0:
             return 2, -abs(row["change"]), row["edit"]

@@ -60,7 +60,7 @@ class Batch(NamedTuple):
     values: Ints
     """Parameters and outputs with this leading dimension."""
     shape: str
-    """The shape of an argument that has no name."""
+    """" of shape s32[8,512]" for an argument without a name, otherwise empty."""
     is_shared: bool
     """Whether stacked weights have this leading dimension, too, as experts do: temporaries may have it from them."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from .activations import BACKWARD, FORWARD, NO_PHASE
 from .bounds import moved_at_worst, of_values, with_vmem
 from .columns import Ints, Mask, encoded
-from .interventions import MIN_SHARE, NARROWER, Intervention, rescheduled_at_worst
+from .interventions import MIN_SHARE, NARROWER, Intervention, joined_by_and, rescheduled_at_worst
 from .layers import LayerActivations
 from .program import distinct_rows
 from .promotions import Promotion, has_type, promotions
@@ -20,7 +20,7 @@ DTYPE_UPPER = 1.47
 PROMOTED_LOWER, PROMOTED_UPPER = 0.75, 1.3
 """Such multiples where single operations make arrays f32."""
 MOSTLY = 0.75
-"""Share of what narrower arrays save that those of such operations save, if nothing is said about the others."""
+"""If the named operations save this share of what all f32 temporaries would, nothing is said about the others."""
 
 
 def narrower_types(a: LayerActivations) -> Iterator[Intervention]:
@@ -72,13 +72,14 @@ def _in_bfloat16(a: LayerActivations, promotion: Promotion, members: Mask, f32: 
     upper = int(PROMOTED_UPPER * with_vmem(w, w.saved(best), values)) + w.lost_by(-best.levels)
     places, others = promotion.graph.described(promotion.group)
     text = (
-        f"{_and(places)} {'turns' if len(places) == 1 else 'turn'} bfloat16 into f32, and these buffers are computed "
-        "from it. If bfloat16 is precise enough, convert the other operand, as in x + y.astype(x.dtype), or the result."
+        f"{joined_by_and(places)} {'turns' if len(places) == 1 else 'turn'} bfloat16 into f32, and these buffers are "
+        "computed from it. If bfloat16 is precise enough, leave out a conversion to f32 there, or convert the other "
+        "operand, as in x + y.astype(x.dtype), or the result."
     )
-    if not is_model:
+    if not is_model or a.p.tables.platform != "tpu":
         text += " The compiler may convert them back."
     if others:
-        text += f" Other f32 operands may do so again: {_and(others)}."
+        text += f" Other f32 operands may do so again: {joined_by_and(others)}."
     bounds = lower, _with_rematerialized(a, min(upper, w.arena_bytes), members)
     return of_values(a, "dtype", values, change, bounds, text)
 
@@ -86,10 +87,6 @@ def _in_bfloat16(a: LayerActivations, promotion: Promotion, members: Mask, f32: 
 def _lower_if_converted_back(a: LayerActivations, values: Ints) -> int:
     """Return a lower bound if the compiler keeps the largest of these values in both types."""
     return -max(a.w.peak // 20, int(a.p.extent[values].max(initial=0)))
-
-
-def _and(texts: tuple[str, ...]) -> str:
-    return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
 
 
 def _narrower(a: LayerActivations, name: str, members: Mask) -> Intervention:

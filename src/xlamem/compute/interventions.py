@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -393,6 +393,10 @@ def argument_names(w: WhatIf, values: Ints, number: Ints) -> pa.Array:
     return pc.coalesce(roots, numbered)
 
 
+def joined_by_and(texts: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
+
+
 def _is_match(texts: pa.Array, pattern: str) -> Mask:
     if not len(texts):
         return np.zeros(0, bool)
@@ -423,7 +427,7 @@ def shapes(w: WhatIf) -> Iterator[Intervention]:
 
 
 def _padded_array(shape: str) -> tuple[Any, ...]:
-    """Return what the shapes of an array have in common of which dimensions that are not padded are merged or split."""
+    """Return a key that two shapes share if only dimensions without padding are merged or split."""
     array, _, layout = shape.partition("{")
     padded = sorted(t.padded / t.size for t in tiled_dimensions(shape) if t.is_padded)
     sizes = sorted(t.size for t in tiled_dimensions(shape) if t.is_padded)
@@ -439,7 +443,7 @@ def _shape(w: WhatIf, texts: list[str], values: Ints, padding: Ints, counts: Mas
     change = Change(fixed, -w.shrunk(smaller))
     estimate, times = w.saved(change), p.extent[values].sum() / max(1, (p.extent - padding)[values].sum())
     array, *others = dict.fromkeys(text.partition("{")[0] for text in texts)
-    also = f"So does that of {' and '.join(others)}. " if others else ""
+    also = f"So does that of {joined_by_and(others)}. " if others else ""
     tiled = [t for t in tiled_dimensions(shape) if t.is_padded]
     padded = " and ".join(f"dimension {t.dimension} from {t.size:,} to {t.padded:,}" for t in tiled)
     text = (

@@ -130,6 +130,9 @@ class Graph:
         source, user = self._flow.pairs
         parent = np.full(len(self._body), -1)
         parent[user] = source
+        # The other operands are positions, or what is written.
+        has_more = self._flow.has_opcode("^(?:dynamic-slice|dynamic-update-slice|pad|concatenate)$")
+        parent[has_more] = self._operands[0][has_more]
         rows, active = rows.copy(), np.flatnonzero(rows >= 0)
         for _ in range(MAX_MOVES):
             active = active[(self._moves & ~self._is_entry)[rows[active]]]
@@ -277,5 +280,6 @@ class Graph:
         found = pc.replace_substring_regex(of_users, rf"^(?:.*/)?([^/]*?){END}", r"\1").to_pylist()
         frame = np.asarray(self._body.stack_frame_id, np.int64)
         order = np.argsort(frame[rows] == frame[users], kind="stable").tolist()
-        of_line = {lines[i]: f"`{found[i]}` ({lines[i]})" if lines[i] else f"`{found[i]}`" for i in order}
+        named = [f"`{name}`" if name else "an operation" for name in found]
+        of_line = {lines[i]: f"{named[i]} ({lines[i]})" if lines[i] else named[i] for i in order}
         return tuple(of_line[line] for line in dict.fromkeys(lines))[:MAX_PLACES]

@@ -40,7 +40,7 @@ def changes_since(base: Entry, now: Entry) -> list[Change]:
     for name, category in [*before]:
         other = _OTHER.get(category, category)
         if (name, category) not in after and (name, other) in after and (name, other) not in before:
-            before[name, other] = before.pop((name, category))  # the same buffers, with their place alone changed
+            before[name, other] = before.pop((name, category))  # the same buffers: only their category changed
     # What the baseline does not list has at most as many bytes there as the smallest group that it lists.
     unlisted = min(base.rest, *(g.bytes for g in base.groups)) if base.groups else base.rest
     found = [_change(before.get(key), group, unlisted) for key, group in after.items()]

@@ -119,7 +119,7 @@ class FixedDictionary:
 
     @cached_property
     def _array(self) -> pa.StringArray:
-        # Not in advance: the first array that Arrow makes from Python objects takes a search for pandas, 0.4 to 6 ms.
+        # Not in advance: the first array from Python objects makes Arrow search for pandas, which takes 0.4 to 6 ms.
         return pa.array([text for text in self._code if text is not None], TEXT)
 
     def arrays(self, values: Codes, *, nullable: bool = True) -> list[pa.Array]:

@@ -48,8 +48,8 @@ REMATERIALIZED = (
     "rematerialized: where memory is scarce, XLA computes buffers later or a second time, by instructions with .remat "
     "in their names"
 )
-UNNAMED = (
-    "no buffer has the name of an operation or a line, because PyTorch/XLA writes neither unless XLA_IR_DEBUG=1 and "
+NO_NAMES = (
+    "no buffer at the peak has an op_name, because PyTorch/XLA writes op_names and lines only if XLA_IR_DEBUG=1 and "
     "XLA_HLO_DEBUG=1 are set"
 )
 TORCH_MODULE = "SyncTensorsGraph"
@@ -273,7 +273,7 @@ def _notes(overview: Overview, fits: Fits | None, used: list[Row], *, all_spaces
     if text := _rematerialized(overview, used):
         notes.append(Note("XLA rematerializes", text))
     if _lacks_names(overview, used):
-        notes.append(Note("buffers have no names", UNNAMED))
+        notes.append(Note("buffers have no names", NO_NAMES))
     unused = [s for s in overview.spaces if s not in used]
     if names := ", ".join(space_name(s) for s in unused):
         reserved = sum(s["reserved"] for s in unused)
