@@ -99,8 +99,14 @@ def test_an_ambiguous_batch(monkeypatch: pytest.MonkeyPatch) -> None:
         shared = [8, int(dimensions[1][0])]
         codes = np.array([0, 1])
         a: Any = SimpleNamespace(dimensions=np.array(dimensions))
-        found = batches._is_ambiguous(a, codes, codes, 0, shared, [False, state_of_b])
+        found = batches._is_ambiguous(a, codes, codes, 0, shared, [False, state_of_b], is_named=True)
         assert found is wanted, dimensions
+    # Without a name, arrays that are updated together may be weights.
+    updated = SimpleNamespace(dimensions=np.array([[8, 3], [8, 4]]))
+    for state, is_named, wanted in (
+        ([True, True], False, True), ([True, True], True, False), ([False, True], False, False),
+    ):  # fmt: skip
+        assert batches._is_ambiguous(updated, codes, codes, 0, [8, 8], state, is_named) is wanted, (state, is_named)
 
 
 def test_products_of_a_batch_and_the_next_dimensions() -> None:
