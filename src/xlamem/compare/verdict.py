@@ -18,7 +18,7 @@ MIN_SHARE = 0.1
 MAX_SHARE = 1.25
 """Buffers that changed by more of a change than this are stated with those that changed in the other direction."""
 REPEATS = "the same lines run "
-"""The beginning of what is said of lines that run more or fewer operations."""
+"""How edits begin that are about lines that run more or fewer operations."""
 MIN_LAYERS = 0.03
 """Arguments that explain at least this part of a change may be layers, whose lines are those of others."""
 MIN_CANCELED = 10

@@ -20,7 +20,7 @@ DTYPE_UPPER = 1.47
 PROMOTED_LOWER, PROMOTED_UPPER = 0.75, 1.3
 """Such multiples where single operations make arrays f32."""
 MOSTLY = 0.75
-"""If the named operations save this share of what all f32 temporaries would, nothing is said about the others."""
+"""If the named operations save this share of what all f32 temporaries would, the others have no row."""
 
 
 def narrower_types(a: LayerActivations) -> Iterator[Intervention]:

@@ -23,6 +23,15 @@ def operand_items(body: HloBody, rows: Ints, number: Ints | int) -> Ints:
     return np.where(is_known, begin + number, -1)
 
 
+def first_callers(body: HloBody) -> Ints:
+    """Return the row of the first instruction that calls each computation, -1 for the entry computation."""
+    caller = np.full(len(body.computation_name), -1)
+    row = np.repeat(np.arange(len(body)), np.diff(body.call_begin))
+    known = body.call >= 0
+    caller[body.call[known][::-1]] = row[known][::-1]
+    return caller
+
+
 class HloFlow:
     """Pairs of instructions, as rows of the HLO text, of which the second one's result is computed from the first's.
 
@@ -88,13 +97,12 @@ class HloFlow:
 
     def _caller_of(self, rows: Ints, callers: Mask) -> Ints:
         """Return the first instruction that calls the computation of each row, if it is one of these, or -1."""
-        body = self.body
-        caller = np.full(len(body.computation_name), -1)
-        row = np.repeat(self._row, np.diff(body.call_begin))
-        known = body.call >= 0
-        caller[body.call[known][::-1]] = row[known][::-1]
-        found = take(caller, take(np.asarray(body.computation, np.int64), rows))
+        found = take(self._callers, take(np.asarray(self.body.computation, np.int64), rows))
         return np.where(take(callers, found) > 0, found, -1)
+
+    @cached_property
+    def _callers(self) -> Ints:
+        return first_callers(self.body)
 
     @cached_property
     def parameter_number(self) -> Ints:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from .. import kernels as pc
 from ..parse.hlo_body import HloBody
 from .columns import Ints, Mask, arrow_array, take
-from .hlo_flow import operand_items
+from .hlo_flow import first_callers, operand_items
 from .lazy import cached_property
 from .op_names import (
     COLLECTIVE,
@@ -109,12 +109,7 @@ class HloTrace:
     @cached_property
     def _caller(self) -> Ints:
         """Row of the first instruction that calls each computation; -1 for the entry computation."""
-        body = self.body
-        caller = np.full(len(body.computation_name), -1)
-        row = np.repeat(np.arange(len(body)), np.diff(body.call_begin))
-        known = body.call >= 0
-        caller[body.call[known][::-1]] = row[known][::-1]
-        return caller
+        return first_callers(self.body)
 
     def is_entry_parameter(self, rows: Ints) -> Mask:
         body = self.body
