@@ -6,6 +6,7 @@ VENV ?= .venv
 ARGS ?=
 MINUTES ?= 10
 BUILD ?=
+WHEEL ?=
 BIN = $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest
 PARALLEL = -n auto --dist worksteal
@@ -69,8 +70,12 @@ test-ray: $(VENV)/.test $(VENV)/.test-ray
 	$(PYTEST) -v tests/warehouse/test_clusters.py $(ARGS)
 
 # The wheel, built from the source distribution and tested in a new environment.
-test-wheel: $(VENV)/.build $(VENV)/.installed
-	.ci/test-wheel $(BIN)/python
+test-wheel: build/dist/.built
+	.ci/test-wheel $(BIN)/python build/dist
+
+build/dist/.built: $(VENV)/.build $(SOURCES)
+	.ci/build-dist $(BIN)/python build/dist
+	@touch $@
 
 # Two builds, which must be the same byte by byte. Needs git and the GNU tools.
 test-reproducible: $(VENV)/.build
@@ -181,9 +186,9 @@ define install
 	@touch $@
 endef
 
-# The package, rebuilt whenever a source file changes.
+# The package, rebuilt whenever a source file changes, or from the given WHEEL.
 $(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
-	$(call install,xlamem,$(foreach b,$(BUILD),-C cmake.define.XLAMEM_$(b)=ON) .)
+	$(call install,xlamem,$(or $(WHEEL),$(foreach b,$(BUILD),-C cmake.define.XLAMEM_$(b)=ON) .))
 
 # The package built with another option, in a folder that is put before the installed one.
 VARIANTS = sanitize checked portable
