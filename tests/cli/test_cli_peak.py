@@ -582,7 +582,7 @@ def test_a_cold_start_imports_only_what_it_needs(verb: str) -> None:
         "before = set(sys.modules); from xlamem import cli; sys.meta_path.append(finder); cli.main(sys.argv[1:]); "
         "print(sorted({'pandas', 'duckdb', 'rich.table', 'pyarrow.parquet', 'pyarrow.acero', 'pyarrow.compute', "
         "'pyarrow.dataset', 'pyarrow.fs', 'numpy.ma', 'pydoc', 'dateutil', 'zipfile', 'tarfile', 'tempfile', "
-        "'xlamem.compute.advice', 'xlamem.compute.activations', 'xlamem.compute.explanation', "
+        "'xlamem.compute.advice', 'xlamem.compute.advice.activations', 'xlamem.compute.explanation', "
         "'xlamem.compute.registry'} & {*asked, *sys.modules})); print(len(set(sys.modules) - before))"
     )
     command = [sys.executable, "-c", code, *verb.split(), str(LAYERS)]

@@ -18,11 +18,11 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import compute
-from xlamem.compute.advice import MIN_SHARE, TRY, _chosen, _rank
+from xlamem.compute.advice.intervention import MIN_SHARE, Confidence, Intervention, Kind
+from xlamem.compute.advice.plan import TRY, _chosen, _rank
+from xlamem.compute.advice.what_if import Change, WhatIf
 from xlamem.compute.devices import device
-from xlamem.compute.interventions import Confidence, Intervention, Kind
 from xlamem.compute.program import program
-from xlamem.compute.what_if import Change, WhatIf
 
 HERE = Path(__file__).parents[1]
 STORED = HERE / "data" / "advice"

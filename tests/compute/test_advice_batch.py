@@ -10,9 +10,9 @@ from advice_programs import KIB, Buffer, Make, advice, argument, loop, output, p
 from attacks import value
 
 import xlamem
-from xlamem.compute.layers import LayerActivations
+from xlamem.compute.advice.layers import LayerActivations
+from xlamem.compute.advice.what_if import WhatIf
 from xlamem.compute.program import program as program_of
-from xlamem.compute.what_if import WhatIf
 
 Live = tuple[int, int]
 PYTORCH = Path(__file__).parent.parent / "data" / "pytorch"

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from advice_programs import Buffer, Make, Row, advice, argument, loop, output, program
 
-from xlamem.compute import carried, uses
+from xlamem.compute import uses
+from xlamem.compute.advice import carried
 
 SHAPE, SLICE = "f32[8,64,64]", "f32[1,64,64]"
 TEXT = (

@@ -8,9 +8,9 @@ from attacks import value
 
 import xlamem
 from xlamem import compute
-from xlamem.compute.interventions import narrower_arguments
+from xlamem.compute.advice.argument_types import narrower_arguments
+from xlamem.compute.advice.what_if import WhatIf
 from xlamem.compute.program import program as program_of
-from xlamem.compute.what_if import WhatIf
 
 # -- donation ------------------------------------------------------------------------------------
 

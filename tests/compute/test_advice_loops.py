@@ -6,7 +6,8 @@ import pytest
 from advice_programs import KIB, Buffer, Make, Row, advice, argument, loop, output, program
 from attacks import value
 
-from xlamem.compute import loop_results, uses
+from xlamem.compute import uses
+from xlamem.compute.advice import loop_results
 
 FORWARD, BACKWARD = "jit(f)/jvp()", "jit(f)/transpose(jvp())"
 SHAPE = "f32[8,64,64]"

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from advice_programs import Buffer, Make, Row, advice, argument, loop, program
 
-from xlamem.compute import what_if
-from xlamem.compute.attention import attention_by_parts
-from xlamem.compute.layers import LayerActivations
+from xlamem.compute.advice import what_if
+from xlamem.compute.advice.attention import attention_by_parts
+from xlamem.compute.advice.layers import LayerActivations
+from xlamem.compute.advice.what_if import MAX_GROUPS, WhatIf, largest_groups
 from xlamem.compute.program import program as program_of
-from xlamem.compute.what_if import MAX_GROUPS, WhatIf, largest_groups
 
 # -- the loss in chunks --------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from xlamem import compute
-from xlamem.compute import activations, interventions
-from xlamem.compute.layers import scopes_folded
+from xlamem.compute.advice import activations, donations
+from xlamem.compute.advice.layers import scopes_folded
 from xlamem.compute.op_names import (
     ends_in_move,
     folded_paths,
@@ -179,7 +179,7 @@ def test_plain_names_have_no_parameters_of_primitives() -> None:
 def test_primitives_with_parameters() -> None:
     """They are known as those without."""
     for name in ("dot_general", "dot_general[dimension_numbers=(((1,), (0,)), ((), ()))]"):
-        assert re.search(interventions._MIXING_PRIMITIVES, f"jit(f)/mlp/{name}")
+        assert re.search(donations._MIXING_PRIMITIVES, f"jit(f)/mlp/{name}")
         assert re.search(activations._WEIGHTED, f"jit(f)/mlp/{name}")
         assert not ends_in_move(names(f"jit(f)/mlp/{name}"))[0]
     assert ends_in_move(names("jit(f)/mlp/slice", "jit(f)/mlp/slice[start_indices=(0, 0)]")).all()

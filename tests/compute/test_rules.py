@@ -21,7 +21,9 @@ from conftest import DUMPS
 import xlamem
 from xlamem import compute, schema
 from xlamem.compute import bill_wording, wording
-from xlamem.compute.advice import Plan, _chosen, _limited, _ranked
+from xlamem.compute.advice.intervention import Intervention
+from xlamem.compute.advice.plan import Plan, _chosen, _limited, _ranked
+from xlamem.compute.advice.what_if import Change, WhatIf
 from xlamem.compute.aliasing import PARTITIONED, _forms, _pair, _ranks
 from xlamem.compute.buffer_names import _contents, _contents_of
 from xlamem.compute.callers import callers_outside, lines_of_model
@@ -30,13 +32,11 @@ from xlamem.compute.columns import is_in, match_dictionaries, take, texts_of
 from xlamem.compute.devices import Device
 from xlamem.compute.inferred import inferred_analysis
 from xlamem.compute.inspection import CROSS_CHECKS, Inspection, _possible_checks
-from xlamem.compute.interventions import Intervention
 from xlamem.compute.op_names import PHASES, first_numbers, second_numbers
 from xlamem.compute.overview import main_memory_first, space_name
 from xlamem.compute.peaks import plateaus_of
 from xlamem.compute.program import program
 from xlamem.compute.selection import largest_program, select_space
-from xlamem.compute.what_if import Change, WhatIf
 from xlamem.compute.xla_peak import max_overlap
 
 Make = Callable[..., Path]
@@ -507,9 +507,9 @@ def test_what_is_worth_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """One percent of what must fit; those that surely save more come first, and none saves more than there is."""
     bounds = ((-500, 40), (5, 10), (3, 9), (20, 30), (900, 2000))
     rows = [*(intervention(*both) for both in bounds), intervention(9, 60, ())]
-    monkeypatch.setattr("xlamem.compute.advice._OF_BUFFERS", (lambda w: iter(rows),))
-    monkeypatch.setattr("xlamem.compute.advice._OF_ACTIVATIONS", ())
-    monkeypatch.setattr("xlamem.compute.advice.LayerActivations", lambda w: None)
+    monkeypatch.setattr("xlamem.compute.advice.plan._OF_BUFFERS", (lambda w: iter(rows),))
+    monkeypatch.setattr("xlamem.compute.advice.plan._OF_ACTIVATIONS", ())
+    monkeypatch.setattr("xlamem.compute.advice.plan.LayerActivations", lambda w: None)
     w: Any = SimpleNamespace(total=1000)
     assert [(i.lower, i.upper) for i in _ranked(w)] == [(900, 1000), (20, 30), (-500, 40), (5, 10)]
     limited = _limited(w, intervention(1500, 2000))

@@ -18,9 +18,14 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import compute
-from xlamem.compute import batches, in_use, peaks, rematerialization, uses
+from xlamem.compute import in_use, peaks, uses
 from xlamem.compute import origins as module
-from xlamem.compute.advice import saved_together
+from xlamem.compute.advice import batches, rematerialization
+from xlamem.compute.advice.layers import LayerActivations
+from xlamem.compute.advice.layouts import _small_cells
+from xlamem.compute.advice.plan import saved_together
+from xlamem.compute.advice.stacks import with_most_bytes
+from xlamem.compute.advice.what_if import Change, WhatIf
 from xlamem.compute.arenas import _reach
 from xlamem.compute.bills import Sums
 from xlamem.compute.buffer_names import _SIZES, _iterations, stacked_over, trip_counts_of
@@ -29,14 +34,10 @@ from xlamem.compute.explanation import _Rows
 from xlamem.compute.grouping import key_column
 from xlamem.compute.hlo_trace import HloTrace
 from xlamem.compute.in_use import Window
-from xlamem.compute.interventions import _small_cells
-from xlamem.compute.layers import LayerActivations
 from xlamem.compute.layout import Layout, can_be_added, module_lengths, schedule_lengths
 from xlamem.compute.packing import _Arena
 from xlamem.compute.peaks import Peak
 from xlamem.compute.program import distinct_rows, program
-from xlamem.compute.stacks import with_most_bytes
-from xlamem.compute.what_if import Change, WhatIf
 
 INTERVALS = ("closed", "half-open")
 

@@ -17,9 +17,9 @@ from fuzz.run import seeds
 from hostile import hostile_dump
 
 import xlamem
-from xlamem.compute.activations import Activations
+from xlamem.compute.advice.activations import Activations
+from xlamem.compute.advice.what_if import WhatIf
 from xlamem.compute.program import program
-from xlamem.compute.what_if import WhatIf
 from xlamem.page.model import as_json
 from xlamem.page.program_model import program_model
 

@@ -12,7 +12,7 @@ from variants import CUT, TEXTS, replaced
 
 import xlamem
 from xlamem.compute import Fits, Plan, like_buffers
-from xlamem.compute.advice import TRY
+from xlamem.compute.advice.plan import TRY
 from xlamem.compute.program import program
 from xlamem.errors import UsageError
 from xlamem.formatting import size

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import kernels as pc
+from ... import kernels as pc
+from ..buffer_names import trip_counts
+from ..columns import Ints, Mask
+from ..origins import has_opcode, uses_of
+from ..program import distinct_rows
+from ..uses import use_steps
 from .activations import BACKWARD, FORWARD, RECOMPUTE, Activations
-from .buffer_names import trip_counts
-from .columns import Ints, Mask
-from .origins import has_opcode, uses_of
-from .program import distinct_rows
-from .uses import use_steps
 from .what_if import largest_groups
 
 _INNERMOST_CHECKPOINT = r"^(?P<outside>.*)\b(?:checkpoint|remat\d*|rematted_computation)/"

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..clones import are_clones
+from ..layout import MAX_TOTAL_BYTES
 from .bounds import of_values, with_vmem
-from .clones import are_clones
-from .interventions import Intervention
+from .intervention import Intervention
 from .layers import LayerActivations, Layers
-from .layout import MAX_TOTAL_BYTES
 from .stacks import Stacks
 from .what_if import Change
 

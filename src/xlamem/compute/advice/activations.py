@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from .. import kernels as pc
-from ..parse.arrays import row_of
-from .aliasing import matched
-from .buffer_names import source_columns
-from .columns import Ints, Mask, arrow_array, encoded, flags_of, ints, take
-from .layout import DONATED
-from .op_names import BACKWARD_NAME, END, matching, scopes
-from .program import distinct_rows
-from .tiles import tiled_dimensions
-from .uses import use_steps
+from ... import kernels as pc
+from ...parse.arrays import row_of
+from ..aliasing import matched
+from ..buffer_names import source_columns
+from ..columns import Ints, Mask, arrow_array, encoded, flags_of, ints, take
+from ..layout import DONATED
+from ..op_names import BACKWARD_NAME, END, matching, scopes
+from ..program import distinct_rows
+from ..tiles import tiled_dimensions
+from ..uses import use_steps
 from .what_if import WhatIf
 
 NO_PHASE, FORWARD, BACKWARD, RECOMPUTE = range(4)

@@ -9,18 +9,18 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from .. import kernels as pc
-from ..formatting import plain_shape
+from ... import kernels as pc
+from ...formatting import plain_shape
+from ..aliasing import is_partitioned, outputs_of
+from ..buffer_names import buffer_names, trip_counts_of
+from ..columns import Ints, Mask, encoded, ints
+from ..layout import DONATED, LIVE_OUT, PARAMETER, TEMP, TEMP_IN_OUTPUT
+from ..op_names import matching
+from ..program import distinct_rows
 from .activations import FORWARD
-from .aliasing import is_partitioned, outputs_of
 from .bounds import moved_at_worst, of_values, with_vmem
-from .buffer_names import buffer_names, trip_counts_of
-from .columns import Ints, Mask, encoded, ints
-from .interventions import RESCHEDULED, UNNAMED, Intervention, argument_names, rescheduled_at_worst
+from .intervention import RESCHEDULED, UNNAMED, Intervention, argument_names, rescheduled_at_worst
 from .layers import LayerActivations
-from .layout import DONATED, LIVE_OUT, PARAMETER, TEMP, TEMP_IN_OUTPUT
-from .op_names import matching
-from .program import distinct_rows
 from .stacks import SMALL_ELEMENT, Stacks
 from .what_if import Change, largest_groups
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from .aliasing import is_partitioned
+from ..aliasing import is_partitioned
+from ..columns import Ints, Mask, flags_of
+from ..layout import DONATED, LIVE_OUT
+from ..op_names import END, matching
+from ..program import distinct_rows
 from .batches import Batch, batches_of, depend_on_batch
 from .bounds import largest_divisor, of_values, with_vmem
-from .columns import Ints, Mask, flags_of
-from .interventions import Intervention, largest_first
+from .intervention import Intervention, largest_first
 from .layers import LayerActivations
-from .layout import DONATED, LIVE_OUT
-from .op_names import END, matching
-from .program import distinct_rows
 from .what_if import Change
 
 SAMPLES_LOWER, SAMPLES_UPPER = 0.7, 1.1

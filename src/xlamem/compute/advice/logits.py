@@ -8,15 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from .. import kernels as pc
+from ... import kernels as pc
+from ..aliasing import is_partitioned
+from ..columns import Ints, Mask, flags_of
+from ..op_names import matching
+from ..origins import has_opcode, uses_of
+from ..program import CLONE, distinct_rows
 from .activations import FORWARD, Activations
-from .aliasing import is_partitioned
 from .bounds import largest_divisor, of_values, with_vmem
-from .columns import Ints, Mask, flags_of
-from .interventions import Intervention
-from .op_names import matching
-from .origins import has_opcode, uses_of
-from .program import CLONE, distinct_rows
+from .intervention import Intervention
 from .stacks import LoopActivations
 from .what_if import Change
 

@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..buffer_names import trip_counts
+from ..columns import Ints, Mask
+from ..layout import DONATED, LIVE_OUT, PARAMETER
+from ..origins import MAX_ROUNDS, has_opcode, uses_of
+from ..program import distinct_rows
+from ..uses import depend_on_each_other
 from .activations import BACKWARD
 from .bounds import of_values, with_vmem
-from .buffer_names import trip_counts
-from .columns import Ints, Mask
-from .interventions import MARGIN, MIN_SHARE, Intervention, largest_first, rescheduled_at_worst
-from .layout import DONATED, LIVE_OUT, PARAMETER
-from .origins import MAX_ROUNDS, has_opcode, uses_of
-from .program import distinct_rows
+from .intervention import MARGIN, MIN_SHARE, Intervention, largest_first, rescheduled_at_worst
 from .stacks import LoopActivations
-from .uses import depend_on_each_other
 from .what_if import Change
 
 REDUCE_LOWER, REDUCE_UPPER = 0.75, 1.1

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from ..aliasing import is_partitioned
+from ..buffer_names import trip_counts_of
+from ..columns import Ints, Mask, flags_of
+from ..layout import DONATED, PARAMETER
+from ..op_names import END, matching
+from ..origins import origins, uses_of
 from .activations import Activations
-from .aliasing import is_partitioned
 from .bounds import largest_divisor, of_values, with_vmem
-from .buffer_names import trip_counts_of
-from .columns import Ints, Mask, flags_of
-from .interventions import Intervention, rescheduled_at_worst
-from .layout import DONATED, PARAMETER
-from .op_names import END, matching
-from .origins import origins, uses_of
+from .intervention import Intervention, rescheduled_at_worst
 from .stacks import LoopActivations
 from .what_if import Change, largest_groups
 

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import _sweep
-from ..parse.arrays import Codes
-from .columns import Ints, Mask
-from .layout import LIVE_OUT, TEMP, TEMP_IN_OUTPUT
-from .program import Program
-from .requirement import must_fit
+from ... import _sweep
+from ...parse.arrays import Codes
+from ..columns import Ints, Mask
+from ..layout import LIVE_OUT, TEMP, TEMP_IN_OUTPUT
+from ..program import Program
+from ..requirement import must_fit
 
 MAX_GROUPS = 256
 """Maximum number of arguments, loops or families of layers for which an intervention is estimated.

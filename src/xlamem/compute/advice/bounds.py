@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..columns import Ints, Mask
+from ..layout import LIVE_OUT, TEMP, TEMP_IN_OUTPUT
 from .activations import Activations
-from .columns import Ints, Mask
-from .interventions import Confidence, Intervention, Kind, largest_first
-from .layout import LIVE_OUT, TEMP, TEMP_IN_OUTPUT
+from .intervention import Confidence, Intervention, Kind, largest_first
 from .what_if import Change, WhatIf
 
 VMEM, VMEM_SHARE = 64 << 20, 0.4

@@ -7,24 +7,18 @@ from functools import cached_property
 
 import numpy as np
 
+from ..buffer_names import phases_of_values, trip_counts
+from ..columns import Ints, Mask, flags_of, ints
+from ..layout import CONSTANT, LIVE_OUT, PARAMETER
+from ..op_names import OPTIMIZER, matching
+from ..origins import uses_of
+from ..program import distinct_rows
+from ..uses import leads_to, use_steps
 from .bounds import of_values, with_vmem
-from .buffer_names import phases_of_values, trip_counts
-from .columns import Ints, Mask, flags_of, ints
-from .interventions import (
-    MIN_SHARE,
-    Intervention,
-    argument_names,
-    largest_first,
-    rescheduled_at_worst,
-    without_outputs,
-)
+from .donations import without_outputs
+from .intervention import MIN_SHARE, Intervention, argument_names, largest_first, rescheduled_at_worst
 from .layers import LayerActivations
-from .layout import CONSTANT, LIVE_OUT, PARAMETER
 from .loop_results import described
-from .op_names import OPTIMIZER, matching
-from .origins import uses_of
-from .program import distinct_rows
-from .uses import leads_to, use_steps
 from .what_if import Change, largest_groups
 
 CARRY_LOWER, CARRY_UPPER = 0.75, 1.1

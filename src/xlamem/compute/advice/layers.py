@@ -9,17 +9,17 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from .. import kernels as pc
+from ... import kernels as pc
+from ..buffer_names import stack_frames
+from ..callers import Function, Functions
+from ..clones import are_clones, originals
+from ..columns import Ints, Mask, encoded, flags_of, ints, match_dictionaries, take
+from ..op_names import scopes
+from ..origins import has_opcode, operands_of, origins, uses_of
+from ..program import distinct_rows
+from ..uses import use_steps
 from .activations import RECOMPUTE
-from .buffer_names import stack_frames
-from .callers import Function, Functions
-from .clones import are_clones, originals
-from .columns import Ints, Mask, encoded, flags_of, ints, match_dictionaries, take
-from .op_names import scopes
-from .origins import has_opcode, operands_of, origins, uses_of
-from .program import distinct_rows
 from .stacks import LoopActivations, with_most_bytes
-from .uses import use_steps
 from .what_if import largest_groups
 
 _LAYER = r"^(?P<layer>(?:[^/]*/)*?[^/]*?\d+\]?)(?:/|$)"

@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import kernels as pc
+from ... import kernels as pc
+from ..aliasing import is_partitioned, matched
+from ..columns import arrow_array, take_text
+from ..layout import DONATED
+from ..op_names import OPTIMIZER_STATE
+from ..origins import has_opcode, origins
+from ..replica_groups import ReplicaGroups, replica_groups
 from .activations import MAX_DIMENSIONS
-from .aliasing import is_partitioned, matched
-from .columns import arrow_array, take_text
-from .interventions import Confidence, Intervention, argument_names, largest_first, rescheduled_at_worst
-from .layout import DONATED
-from .op_names import OPTIMIZER_STATE
-from .origins import has_opcode, origins
-from .replica_groups import ReplicaGroups, replica_groups
+from .intervention import Confidence, Intervention, argument_names, largest_first, rescheduled_at_worst
 from .what_if import Change, WhatIf
 
 SHARD_LOWER = 0.8

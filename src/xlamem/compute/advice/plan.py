@@ -10,37 +10,32 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import pyarrow as pa
 
-from .. import schema
-from ..dump import DumpLike
-from ..errors import UsageError
+from ... import schema
+from ...dump import DumpLike
+from ...errors import UsageError
+from ..buffer_names import source_columns
+from ..capacity import byte_count
+from ..columns import Ints, computed_table, nullable, take
+from ..devices import device as device_named
+from ..layout import MAX_TOTAL_BYTES
+from ..program import program
+from .argument_types import narrower_arguments
 from .attention import attention_by_parts
 from .batches import smaller_batches
-from .buffer_names import source_columns
-from .capacity import byte_count
 from .carried import carried_stacks
-from .columns import Ints, computed_table, nullable, take
-from .devices import device as device_named
+from .collectives import large_collectives
+from .donations import undonated_arguments
 from .element_types import narrower_types
-from .interventions import (
-    MIN_SHARE,
-    Intervention,
-    Kind,
-    collectives,
-    donations,
-    narrower_arguments,
-    shapes,
-    small_slots,
-    unread_elements,
-)
+from .intervention import MIN_SHARE, Intervention, Kind
 from .layers import LayerActivations
-from .layout import MAX_TOTAL_BYTES
+from .layouts import shapes, small_slots
 from .logits import chunked_losses
 from .loop_results import histories, reductions
-from .program import program
 from .rematerialization import chunks, offloads, recomputations
 from .sample_gradients import gradients_of_samples
-from .selections import selections
+from .selections import selected_products
 from .sharding import unsharded_arguments
+from .tuples import unread_elements
 from .what_if import Change, WhatIf
 
 TRY = "Try it, then compare `xlamem peak`."
@@ -50,12 +45,12 @@ COSTLY = ("batch", "dtype")
 ADVICE_KINDS: tuple[str, ...] = get_args(Kind)
 
 _OF_BUFFERS: tuple[Callable[[WhatIf], Iterator[Intervention]], ...] = (
-    donations,
+    undonated_arguments,
     unsharded_arguments,
     narrower_arguments,
     shapes,
     small_slots,
-    collectives,
+    large_collectives,
     unread_elements,
 )
 _OF_ACTIVATIONS: tuple[Callable[[LayerActivations], Iterator[Intervention]], ...] = (
@@ -68,7 +63,7 @@ _OF_ACTIVATIONS: tuple[Callable[[LayerActivations], Iterator[Intervention]], ...
     reductions,
     histories,
     carried_stacks,
-    selections,
+    selected_products,
     gradients_of_samples,
     smaller_batches,
 )

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..columns import Ints, flags_of, take
+from ..op_names import END, matching
+from ..origins import uses_of
 from .bounds import of_values, with_vmem
-from .columns import Ints, flags_of, take
-from .interventions import Intervention, largest_first
+from .intervention import Intervention, largest_first
 from .layers import LayerActivations
-from .op_names import END, matching
-from .origins import uses_of
 from .what_if import Change
 
 SELECT_LOWER, SELECT_UPPER = 0.7, 1.1
@@ -26,7 +26,7 @@ MAX_PRODUCTS = 16
 _SELECTING = rf"/(?:gather|slice|dynamic_slice|squeeze){END}"
 
 
-def selections(a: LayerActivations) -> Iterator[Intervention]:
+def selected_products(a: LayerActivations) -> Iterator[Intervention]:
     """Compute only what is selected of a product, if nothing else reads it. A loss uses all of it."""
     if a.is_training:
         return

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..columns import Ints, Mask, encoded
+from ..program import distinct_rows
 from .activations import BACKWARD, FORWARD, NO_PHASE
 from .bounds import moved_at_worst, of_values, with_vmem
-from .columns import Ints, Mask, encoded
-from .interventions import MIN_SHARE, NARROWER, Intervention, joined_by_and, rescheduled_at_worst
+from .intervention import MIN_SHARE, NARROWER, Intervention, joined_by_and, rescheduled_at_worst
 from .layers import LayerActivations
-from .program import distinct_rows
 from .promotions import Promotion, has_type, promotions
 from .what_if import Change
 

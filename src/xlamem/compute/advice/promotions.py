@@ -7,16 +7,16 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from .. import kernels as pc
-from ..dump import hlo_body
-from ..parse.hlo_body import HloBody
+from ... import kernels as pc
+from ...dump import hlo_body
+from ...parse.hlo_body import HloBody
+from ..columns import Ints, Mask, encoded, flags_of, ints, nullable, take
+from ..hlo_flow import HloFlow, groups
+from ..lazy import cached_property
+from ..op_names import END, matching
+from ..origins import lines_of_body, origins
+from ..program import distinct_rows
 from .activations import FORWARD_NAME, LATER, Activations
-from .columns import Ints, Mask, encoded, flags_of, ints, nullable, take
-from .hlo_flow import HloFlow, groups
-from .lazy import cached_property
-from .op_names import END, matching
-from .origins import lines_of_body, origins
-from .program import distinct_rows
 from .what_if import largest_groups
 
 _CONVERSION = rf"/convert_element_type{END}"

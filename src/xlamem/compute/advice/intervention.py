@@ -1,0 +1,88 @@
+"""What an intervention is, and what the rules that find interventions share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from ... import kernels as pc
+from ..columns import Ints, arrow_array, encoded, take
+from ..program import Program
+from .what_if import Change, WhatIf
+
+Kind = Literal[
+    "donate", "shard", "shape", "dtype", "recompute", "offload", "scan", "loss", "attention", "reduce", "carry",
+    "batch", "slots", "collective", "tuple",
+]  # fmt: skip
+Confidence = Literal["exact", "likely", "try"]
+MARGIN = 0.02
+"""Share of the temp allocations by which packing may change."""
+MIN_SHARE = 0.01
+"""Minimum upper bound of an intervention, as a share of what must fit."""
+RESCHEDULED, MAX_RESCHEDULED = 0.1, 64 << 20
+"""Share of the temporaries, and bytes, that a TPU program may save in addition if an argument is donated."""
+UNNAMED = "argument "
+"""What the name of an argument begins with that the dump does not name."""
+NARROWER = {"f32": "bfloat16", "f64": "float32", "s64": "int32", "u64": "uint32", "c128": "complex64"}
+"""Element types with one of half the size."""
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """What could be done, to which buffers, and how many bytes of `device_total` it saves."""
+
+    kind: Kind
+    values: Ints
+    """Rows of `values`, the largest first, but those of the scope before others."""
+    change: Change
+    lower: int
+    upper: int
+    confidence: Confidence
+    action: str
+    argument: str | None = None
+    parameter: int | None = None
+    scope: str | None = None
+    function: str | None = None
+    names: tuple[str, ...] = field(default=())
+
+
+def largest_first(w: WhatIf, values: Ints) -> Ints:
+    return values[np.argsort(-w.p.extent[values], kind="stable")]
+
+
+def argument_names(w: WhatIf, values: Ints, number: Ints) -> pa.Array:
+    """Return the name of the argument that each parameter is part of: the first name in its op_name, or its number."""
+    names = pc.cast(w.p.source_columns(values)["op_name"], pa.string())
+    roots = pc.struct_field(pc.extract_regex(names, r"^(?P<root>[A-Za-z_]\w*)"), "root")
+    numbered = pc.binary_join_element_wise(UNNAMED.strip(), pc.cast(arrow_array(number), pa.string()), " ")
+    return pc.coalesce(roots, numbered)
+
+
+def rescheduled(w: WhatIf, upper: int) -> int:
+    """Return the bytes that a TPU program may save in addition to a bound, because it is scheduled anew."""
+    return min(int(RESCHEDULED * w.peak), upper // 2, MAX_RESCHEDULED)
+
+
+def rescheduled_at_worst(w: WhatIf, lower: int) -> int:
+    """Return the bytes by which a TPU program that is scheduled anew may save less than a bound."""
+    return min(int(RESCHEDULED / 2 * w.peak), max(lower, 0) // 3, MAX_RESCHEDULED)
+
+
+def dimensions(p: Program) -> tuple[Ints, pa.Array]:
+    """Return codes (-1 for none) and texts of the dimensions of each array, without those of 1."""
+    return p.once("dimensions", lambda: _read_dimensions(p))
+
+
+def _read_dimensions(p: Program) -> tuple[Ints, pa.Array]:
+    codes, names = encoded(p.tables["values"]["shape"])
+    found = pc.struct_field(pc.extract_regex(pc.cast(names, pa.string()), r"^\w+\[(?P<n>[\d,]+)\]"), "n")
+    number, texts = encoded(pa.chunked_array([pc.replace_substring_regex(found, r"\b1,|,1$", "")]))
+    return take(number, codes), pc.cast(texts, pa.string())
+
+
+def joined_by_and(texts: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
