@@ -179,7 +179,7 @@ def looped(monkeypatch: pytest.MonkeyPatch, a: list[int], b: list[int], *, in_sc
     ("a", "b", "text", "ratios"),
     [
         ([], [5], "1 loop of 5 iterations is new", [5]), ([5], [], "1 loop of 5 iterations is gone", [Fraction(1, 5)]),
-        ([7], [7, 5], "1 loop of 5 iterations is new", [5]), ([], [5, 5], "2 loops are new", [5]),
+        ([7], [7, 5], "1 loop of 5 iterations is new", [5]), ([], [5, 5], "2 loops of 5 iterations are new", [5]),
         ([], [-1], "1 loop is new", []), ([1], [], "1 loop is gone", []), ([], [0], "1 loop is new", []),
         ([5, 6], [6, 7, 8], "1 loop is new", [7, 8]),
         ([2000], [], "1 loop of 2,000 iterations is gone", [Fraction(1, 2000)]),

@@ -788,3 +788,44 @@ def test_the_line_of_the_newer_side(a: str | None, b: str | None, bytes_b: int, 
     """What has no bytes in B is named after A, and so is its line."""
     lines = {"source_file_a": a, "source_line_a": 1, "source_file_b": b, "source_line_b": 2}
     assert source({**lines, "bytes_b": bytes_b}) == wanted
+
+
+W, STACK_OF_W, V = "f32[16,8]", "f32[3,16,8]", "f32[8]"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "wanted"),
+    [
+        ([W] * 3, [STACK_OF_W], ["3 arguments are stacked now: 3 × f32[16,8] -> f32[3,16,8]"]),
+        ([STACK_OF_W], [W] * 3, ["1 argument is no longer stacked: f32[3,16,8] -> 3 × f32[16,8]"]),
+        (
+            [W, V] * 4, ["f32[2,8]", "f32[2,8]", "f32[2,16,8]", "f32[2,16,8]"],
+            ["8 arguments are stacked now: 2 × f32[16,8] -> f32[2,16,8], 2 × f32[8] -> f32[2,8]"],
+        ),
+        # More or fewer than the stack is long, or of another type, are other arguments.
+        ([W] * 2, [STACK_OF_W], ["1 argument is new: argument 0", "2 arguments are gone: argument 0, argument 1"]),
+        (["bf16[16,8]"] * 3, [STACK_OF_W], ["1 argument is new: argument 0", "3 arguments are gone: argument 0, argument 1, argument 2"]),
+        (
+            [W, W, W, V], [STACK_OF_W, "f32[]"],
+            ["1 argument is gone: argument 3", "1 argument is new: argument 1",
+             "3 arguments are stacked now: 3 × f32[16,8] -> f32[3,16,8]"],
+        ),
+    ],
+)  # fmt: skip
+def test_stacked_arguments(a: list[str], b: list[str], wanted: list[str], make: Callable[..., Path]) -> None:
+    """Layers that are scanned have one array for all, which takes as many bytes as before."""
+
+    def program(side: str, shapes: list[str]) -> xlamem.Dump:
+        sizes = [512 * math.prod(map(int, re.findall(r"\d+", shape[4:]))) for shape in shapes]
+        allocations = "".join(
+            f"allocation {i}: size {size}, parameter {i}, shape |{shape}| at ShapeIndex {{}}:\n"
+            + value(i, f"{side}{i}", size, 0, shape)
+            for i, (shape, size) in enumerate(zip(shapes, sizes, strict=True))
+        )
+        temporary = f"allocation {len(shapes)}: size 64, preallocated-temp:\n" + value(99, "t", 64, 0, "f32[16]")
+        ranges = [f"{side}{i}{{}}:0-4" for i in range(len(shapes))]
+        return xlamem.read(make(attacks.dump([], allocations=allocations + temporary, ranges=[*ranges, "t{}:1-2"])))
+
+    edits = xlamem.diff(program("a", a), program("b", b)).edits.to_pylist()
+    assert sorted(row["text"] for row in edits if row["kind"] == "arguments") == wanted
+    assert all(row["change"] == 0 for row in edits if "stacked" in row["text"])

@@ -12,10 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from .. import kernels as pc
-from ..compute.columns import Ints, Mask, arrow_array, ints
+from ..compute.columns import Ints, Mask, arrow_array
 from ..formatting import size
 from .context import MAX_NAMES, Context, Edit, are, listed
 from .graph import argument_suffixes
+from .interface import Interface
+from .stack_edits import restacked_arguments
 
 COMPONENT = re.compile(r"^[^\[.]+|\[(?:'[^']*'|\"[^\"]*\"|[^\]'\"]*)\]|\.[^\[.]+")
 """A part of the name of an argument: `state`, `.params`, `['w']`."""
@@ -30,10 +32,11 @@ def single_arguments(c: Context) -> Iterator[Edit]:
     State of another optimizer has the shapes of the one that it replaces, as which it counts, but not its names.
     """
     i = c.interface
-    replaced_a, replaced_b = _replaced(c)
-    sides = [
-        ("b", c.m.b, i.b, i.a, i.new, replaced_b, "new"), ("a", c.m.a, i.a, i.b, i.gone, replaced_a, "gone")
-    ]  # fmt: skip
+    restacked = restacked_arguments(c)
+    gone = np.setdiff1d(i.gone, np.concatenate([found.a for found in restacked]))
+    new = np.setdiff1d(i.new, np.concatenate([found.b for found in restacked]))
+    replaced_a, replaced_b = _replaced(i, gone, new)
+    sides = [("b", c.m.b, i.b, i.a, new, replaced_b, "new"), ("a", c.m.a, i.a, i.b, gone, replaced_a, "gone")]
     texts, claimed = [], []
     for side, p, own, theirs, rows, replaced, word in sides:
         stated = np.sort(np.append(rows, replaced))
@@ -41,9 +44,7 @@ def single_arguments(c: Context) -> Iterator[Edit]:
             sizes = p.allocation_size[own.allocation[stated]]
             groups = _largest_groups(own.names, stated, sizes, theirs.names)
             total = int(sizes.sum())
-            claims = np.isin(ints(c.rows.table, f"allocation_{side}"), p.allocation_ids[own.allocation[rows]])
-            claims &= c.rows.is_in(f"category_{side}", ("parameter", "donated"))
-            claimed.append(claims)
+            claimed.append(c.rows.of_arguments(side, own.allocation[rows]))
             texts.append((total, f"{are(len(stated), 'argument')} {word}", groups))
     if len(replaced_b):
         texts.sort(reverse=True)
@@ -54,11 +55,10 @@ def single_arguments(c: Context) -> Iterator[Edit]:
         yield Edit("arguments", f"{what}: {groups}", claims, "interface")
 
 
-def _replaced(c: Context) -> tuple[Ints, Ints]:
+def _replaced(i: Interface, gone: Ints, new: Ints) -> tuple[Ints, Ints]:
     """Return matched arguments with other names, if some of those named like them have no match."""
-    i = c.interface
     left, right = i.matched
-    if not len(i.new) and not len(i.gone):
+    if not len(new) and not len(gone):
         return left[:0], right[:0]
     a, b = (pc.take(own.names, arrow_array(rows)) for own, rows in ((i.a, left), (i.b, right)))
     other = pc.not_equal(argument_suffixes(a), argument_suffixes(b))
@@ -67,8 +67,8 @@ def _replaced(c: Context) -> tuple[Ints, Ints]:
     left, right = left[renamed], right[renamed]
     if not len(left):
         return left, right
-    single_a = _in_groups(i.a.names, left, i.gone, i.b.names)
-    single_b = _in_groups(i.b.names, right, i.new, i.a.names)
+    single_a = _in_groups(i.a.names, left, gone, i.b.names)
+    single_b = _in_groups(i.b.names, right, new, i.a.names)
     return left[single_a | single_b], right[single_a | single_b]
 
 

@@ -34,6 +34,7 @@ from .graph import both_sides
 from .interface import caller_shapes
 from .rows import ShapePairs, shape_text
 from .shape_edits import conversions, resharded, retyped
+from .stack_edits import restacked_arguments, restacked_outputs
 from .tables import HOST
 
 CONTENT_FEATURES = {"tree_spaced", "frames", "crlf", "not_utf8", "address", "from_instruction_blank"}
@@ -107,7 +108,9 @@ def _donation(c: Context, side: int, left: Ints, right: Ints, text: str, evidenc
 
 
 def layers_changed(c: Context) -> Iterator[Edit]:
-    """Find layers, numbered like others, that only one side has."""
+    """Find layers, numbered like others, that only one side has, unless as many are only stacked differently."""
+    if any(found.parts for found in restacked_arguments(c)):
+        return
     a, b = both_sides(lambda names: _layers_of(names.texts), *c.op_names)
     for word, mine, theirs in (("new", b, a), ("gone", a, b)):
         stems = {layer for layer, _ in theirs}
@@ -423,7 +426,10 @@ def _roles(p: Program) -> set[str]:
 def single_outputs(c: Context) -> Iterator[Edit]:
     """Find outputs that only one side has."""
     i = c.interface
-    for p, side, values, word in ((c.m.b, 1, i.new_outputs, "new"), (c.m.a, 0, i.gone_outputs, "gone")):
+    restacked = restacked_outputs(c)  # as the arguments are that they update
+    new = np.setdiff1d(i.new_outputs, np.concatenate([found.b for found in restacked]))
+    gone = np.setdiff1d(i.gone_outputs, np.concatenate([found.a for found in restacked]))
+    for p, side, values, word in ((c.m.b, 1, new, "new"), (c.m.a, 0, gone, "gone")):
         if len(values):
             by_size = values[np.argsort(-p.size[values], kind="stable")]
             texts = pc.unique(caller_shapes(p, by_size)).to_pylist()

@@ -88,6 +88,12 @@ class Differences:
         a, b = (np.where(i >= 0, p.row_of_value(i), -1) for p, i in zip((self.m.a, self.m.b), ids, strict=True))
         return a, b
 
+    def of_arguments(self, side: str, allocations: Ints) -> Mask:
+        """Return which contributions are those of arguments in these rows of `allocations`."""
+        ids = getattr(self.m, side).allocation_ids[allocations]
+        found: Mask = np.isin(ints(self.table, f"allocation_{side}"), ids)
+        return found & self.is_in(f"category_{side}", ("parameter", "donated"))
+
     def in_scopes(self, chosen: Iterable[str]) -> Mask:
         """Return which buffers belong to one of these scopes, in which layers are folded, or to one inside."""
         codes, names = self.text("op_name")

@@ -252,14 +252,16 @@ def loops(c: Context) -> Iterator[Edit]:
     if _in_single_scopes(c, gone=gone):
         return
     more, fewer = (before, after) if gone else (after, before)
-    known = sorted((Counter(more) - Counter(fewer)).keys() - {-1, 0, 1})
-    noun = f"loop of {known[0]:,} iterations" if len(known) == 1 and n == 1 else "loop"
+    single = Counter(more) - Counter(fewer)
+    known = sorted(single.keys() - {-1, 0, 1})
+    is_known = len(known) == 1 and (n == 1 or single == {known[0]: n})
+    found = f"{count(n, 'loop')}{f' of {known[0]:,} iterations' if is_known else ''} {'is' if n == 1 else 'are'}"
     claims = c.rows.single & c.rows.temporary | c.rows.shapes.with_ratios(
         Fraction(1, k) if gone else Fraction(k) for k in known
     )
     if _repeats_more(c):
         claims = c.none
-    yield Edit("loops", f"{are(n, noun)} {'gone' if gone else 'new'}", claims, "names")
+    yield Edit("loops", f"{found} {'gone' if gone else 'new'}", claims, "names")
 
 
 def _loops_of_model(c: Context) -> tuple[list[int] | None, list[int] | None]:
