@@ -24,6 +24,7 @@ from xlamem.compare import (
     points,
     program_edits,
     programs,
+    stack_edits,
 )
 from xlamem.compare.context import Names, _types
 from xlamem.compare.following import Following
@@ -229,12 +230,13 @@ def test_shapes_of_outputs(printed: list[str], found: list[str], monkeypatch: py
 
 def test_largest_outputs_are_named_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each shape once, on the side that has them."""
-    monkeypatch.setattr(program_edits, "caller_shapes", lambda p, rows: pa.array([p.shapes[i] for i in rows.tolist()]))
+    for module in (program_edits, stack_edits):
+        monkeypatch.setattr(module, "caller_shapes", lambda p, rows: pa.array([p.shapes[i] for i in rows.tolist()]))
     a = SimpleNamespace(size=array(9, 1), shapes=["f32[9]", "f32[1]"])
     b = SimpleNamespace(size=array(5, 90, 50, 70), shapes=["f32[5]", "f32[2]{0}", "f32[3]", "f32[2]{0:T(8)}"])
     i = SimpleNamespace(new_outputs=array(0, 1, 2, 3), gone_outputs=array(0))
     rows = SimpleNamespace(value=(array(0, 1, -1), array(-1, 1, 3)))
-    c: Any = SimpleNamespace(m=SimpleNamespace(a=a, b=b), interface=i, rows=rows)
+    c: Any = SimpleNamespace(m=SimpleNamespace(a=a, b=b), interface=i, rows=rows, once=lambda key, compute: compute())
     new, gone = program_edits.single_outputs(c)
     assert (new.text, gone.text) == ("4 outputs are new: f32[2], f32[3], f32[5]", "1 output is gone: f32[9]")
     assert [e.claims.tolist() for e in (new, gone)] == [[False, True, True], [True, False, False]]

@@ -804,7 +804,10 @@ W, STACK_OF_W, V = "f32[16,8]", "f32[3,16,8]", "f32[8]"
         ),
         # More or fewer than the stack is long, or of another type, are other arguments.
         ([W] * 2, [STACK_OF_W], ["1 argument is new: argument 0", "2 arguments are gone: argument 0, argument 1"]),
-        (["bf16[16,8]"] * 3, [STACK_OF_W], ["1 argument is new: argument 0", "3 arguments are gone: argument 0, argument 1, argument 2"]),
+        (
+            ["bf16[16,8]"] * 3, [STACK_OF_W],
+            ["1 argument is new: argument 0", "3 arguments are gone: argument 0, argument 1, argument 2"],
+        ),
         (
             [W, W, W, V], [STACK_OF_W, "f32[]"],
             ["1 argument is gone: argument 3", "1 argument is new: argument 1",
