@@ -1376,17 +1376,17 @@ MATCHES = {
 
 EDITS = {
     "layers": "layers, numbered like others, that one side does not have",
-    "arguments": "arguments that one side does not have, or has in another order",
+    "arguments": "arguments that one side does not have, has in another order, or stacks",
     "donation": "arguments that are donated on one side only",
     "outputs": "outputs that one side does not have, or that have another shape",
     "sharding": "arguments that are sharded differently, or another number of devices",
-    "loops": "loops that one side does not have, with another number of iterations, or that stack other arrays; lines "
-    "that run more or fewer operations",
+    "loops": "loops that one side does not have, with another number of iterations, or that stack other arrays",
     "rematerialization": "the backward pass recomputes more or less (jax.checkpoint)",
     "element type": "buffers have another element type",
     "dimensions": "arguments or many buffers have another dimension",
     "constants": "constants take more or less",
     "operations": "scopes and operations that one side does not have",
+    "repetitions": "lines that run more or fewer operations, such as those in a loop of Python",
     "instructions": "other numbers of instructions of the same operations",
     "operation types": "operations compute with another floating-point type",
     "memory space": "buffers are in another memory space",

@@ -13,7 +13,6 @@ from .context import PRODUCT_NAME, Context, Edit, Names, listed
 from .program_edits import by_pass_and_path, layers_changed, rematerialization
 from .rows import replaced_dimensions
 from .shape_edits import loops
-from .verdict import REPEATS
 
 LIBRARY_CALL = r"^custom-call$"
 PRODUCT = r"^(?:convolution|dot|fft)$"
@@ -41,11 +40,11 @@ def repeats(c: Context) -> Iterator[Edit]:
     if changed:
         numbers = by_pass_and_path(changed, a, b)
         texts = [f"{word}{path} {x:,} -> {y:,}" for (word, path), (x, y) in numbers.items()]
-        text = f"{REPEATS}{'more' if total > 0 else 'fewer'} operations: {listed(texts)}"
+        text = f"the same lines run {'more' if total > 0 else 'fewer'} operations: {listed(texts)}"
         # A larger argument may be computed in more parts: its dimension explains what differs then.
         resized = any(replaced_dimensions(*shapes) for shapes in c.interface.shapes)
         claims = c.none if resized else c.rows.single & c.rows.temporary
-        yield Edit("loops", text, claims, "names")
+        yield Edit("repetitions", text, claims, "names")
 
 
 def _products(op_names: Names, opcodes: Names, instructions: Names) -> Counter[str]:

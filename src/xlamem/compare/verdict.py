@@ -17,8 +17,6 @@ MIN_SHARE = 0.1
 """An edit that explains less of a change than this is not its main cause."""
 MAX_SHARE = 1.25
 """Buffers that changed by more of a change than this are stated with those that changed in the other direction."""
-REPEATS = "the same lines run "
-"""How edits begin that are about lines that run more or fewer operations."""
 MIN_LAYERS = 0.03
 """Arguments that explain at least this part of a change may be layers, whose lines are those of others."""
 MIN_CANCELED = 10
@@ -26,8 +24,8 @@ MIN_CANCELED = 10
 MAX_GROUPS = 50
 """Maximum number of groups of buffers among which the largest ones are looked for."""
 FACTS = (
-    "layers", "arguments", "sharding", "loops", "rematerialization", "memory space", "constants", "element type",
-    "outputs", "operations", "dimensions", "flags", "donation",
+    "layers", "arguments", "sharding", "loops", "repetitions", "rematerialization", "memory space", "constants",
+    "element type", "outputs", "operations", "dimensions", "flags", "donation",
 )  # fmt: skip
 """Kinds of edits in the order in which they are named if none of them explains the change."""
 COUNTED = ("arguments", "outputs", "constants")
@@ -128,7 +126,7 @@ def ranked_edits(d: DiffTables) -> list[Row]:
         if row["kind"] in DETAILS:
             return 6, DETAILS.index(row["kind"]), row["edit"]
         is_output = row["kind"] == "outputs" and not row["change"] and is_resized  # its shape follows from an argument
-        if _may_follow(row, kinds) or is_output or (has_layers and row["text"].startswith(REPEATS)):
+        if _may_follow(row, kinds) or is_output or (has_layers and row["kind"] == "repetitions"):
             return 7, -abs(row["change"]), row["edit"]
         if not explains and not is_buffers and abs(row["change"]) >= MIN_CANCELED * abs(change) > 0:
             return 2, -abs(row["change"]), row["edit"]
@@ -146,7 +144,7 @@ def _may_follow(row: Row, kinds: set[str]) -> bool:
     """Return whether an edit may follow from one of another kind."""
     if row["evidence"] == "buffers":
         return row["kind"] in ("memory space", "element type", "donation") or "compiler" in kinds
-    if row["kind"] == "loops" and "layers" in kinds:
+    if row["kind"] in ("loops", "repetitions") and "layers" in kinds:
         return True
     if row["kind"] == "outputs" and not row["change"] and "arguments" in kinds:  # they are in donated arguments
         return True
