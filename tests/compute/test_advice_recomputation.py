@@ -48,6 +48,16 @@ def test_a_loop_of_one_iteration_stacks_nothing(trips: int, n: int, make: Make) 
     assert len(advice(program(make, [kept, gradient]), "recompute")) == n
 
 
+@pytest.mark.parametrize("batch", [8, 6])
+def test_a_checkpointed_loop_with_as_many_samples_as_iterations(batch: int, make: Make) -> None:
+    """What the loop passes on has a batch as its leading dimension, as many as it has iterations."""
+    name = 'jit(f)/jvp()/while" source_file="model.py'
+    carry = loop("while.1{1}", 8, name, live=(3, 4))._replace(shape=f"f32[{batch},32,64]")
+    stack = carry._replace(name="while.1{2}", shape=f"f32[8,{batch},32,64]", live=(3, 7))
+    gradient = Buffer("g", "f32[64]", (7, 8), "jit(f)/transpose(jvp())/while/body/checkpoint/rematted_computation/mul")
+    assert not advice(program(make, [carry, stack, gradient]), "recompute")
+
+
 def test_activations_that_are_read_back_in_the_backward_pass(make: Make) -> None:
     """The last reader of an activation is a copy with its name, which is of the forward pass as the activation is.
 

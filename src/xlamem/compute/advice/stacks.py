@@ -173,15 +173,18 @@ class LoopActivations(Activations):
     def _other_results(self, loop: int, stacks: Ints, trips: int) -> tuple[Ints, Ints, Ints]:
         """Return the results of a loop that are no stacks, and codes that are equal for the dimensions of elements.
 
-        The codes are those of the others and of the stacks, whatever the order of dimensions.
+        The codes are those of the others and of the stacks, whatever the order of dimensions. What has the dimensions
+        of an element is none of the stacks, even if there are as many samples as iterations.
         """
         others = np.flatnonzero((self.p.names[0] == self.p.names[0][loop]) & (self.p.names[0] >= 0))
-        others = others[self.dimensions[others, 0] != trips]
+        others = others[~np.isin(others, stacks)]
         of_stacks = self.dimensions[stacks]
         of_stacks[:, 0] = 0
         dimensions = np.concatenate([self.dimensions[others], of_stacks])
         code = distinct_rows(*np.sort(np.where(dimensions == 1, 0, dimensions), axis=1).T)
-        return others, code[: len(others)], code[len(others) :]
+        of_others, of_stacks = code[: len(others)], code[len(others) :]
+        kept = (self.dimensions[others, 0] != trips) | np.isin(of_others, of_stacks)
+        return others[kept], of_others[kept], of_stacks
 
     def _keeps_what_it_passes_on(self, loop: int, stacks: Ints, trips: int) -> bool:
         """Return whether most bytes of these stacks are what the loop passes on: one stack for each of these arrays."""
