@@ -504,6 +504,20 @@ def test_state_of_another_optimizer(make: Callable[..., Path], a: Any, b: Any, w
     assert "; ".join(texts(*sides, "arguments")) == wanted
 
 
+@pytest.mark.parametrize(("of", "component"), [("['a']", "['q']"), (".w", ".values"), ("[0]", "[1]")])
+def test_arguments_whose_leaves_become_several(make: Callable[..., Path], of: str, component: str) -> None:
+    """Quantized weights have the dimensions of the others, and a scale: they are not matched with other weights."""
+    plain = [(f"params{of}{x}", f"bf16[{n}]", 2 * n) for x, n in (("['q']", 64), ("['o']", 32), ("['k']", 16))]
+    split = [(f"{name}{component}", f"s8[{size // 2}]", size // 2) for name, _, size in plain]
+    scales = [(f"{name}.scale", "bf16[2]", 4) for name, *_ in plain]
+    a, b = (xlamem.read(make(with_arguments(*side))) for side in (plain, [*reversed(split), *scales]))
+    rows = xlamem.diff(a, b).buffers.to_pylist()
+    pairs = {r["shape_a"]: r["shape_b"] for r in rows if r["cause"] == "smaller"}
+    assert pairs == {f"bf16[{n}]": f"s8[{n}]" for n in (64, 32, 16)}
+    (arguments,) = texts(a, b, "arguments")
+    assert arguments.startswith("3 arguments are new: ")
+
+
 @pytest.mark.parametrize(
     ("a", "b", "partner"),
     [("xyx", "xxy", [0, 2, 1]), ("x", "xx", [-1]), ("xx", "x", [-1, -1]), ("xxy", "yx", [-1, -1, 0]), ("", "x", [])],

@@ -15,7 +15,7 @@ from .. import kernels as pc
 from ..compute.columns import Ints, Mask, arrow_array
 from ..formatting import size
 from .context import MAX_NAMES, Context, Edit, are, listed
-from .graph import argument_suffixes
+from .graph import argument_suffixes, nested_names
 from .interface import Interface
 from .stack_edits import restacked_arguments
 
@@ -62,6 +62,8 @@ def _replaced(i: Interface, gone: Ints, new: Ints) -> tuple[Ints, Ints]:
         return left[:0], right[:0]
     a, b = (pc.take(own.names, arrow_array(rows)) for own, rows in ((i.a, left), (i.b, right)))
     other = pc.not_equal(argument_suffixes(a), argument_suffixes(b))
+    # A leaf that has become several is the same argument, under a longer name.
+    other = pc.and_(other, pc.not_equal(nested_names(a, i.b.names), nested_names(b, i.a.names)))
     renamed = _flags(pc.and_(other, pc.invert(pc.match_substring_regex(b, UNNAMED))))
     renamed &= _flags(pc.invert(pc.is_in(a, i.b.names))) & _flags(pc.invert(pc.is_in(b, i.a.names)))
     left, right = left[renamed], right[renamed]

@@ -108,11 +108,25 @@ class Graph:
         return self._of_nodes(nodes, codes, plain_names(pc.cast(names, pa.string())))
 
     @property
-    def argument_suffixes(self) -> Texts:
-        """The name of an argument without the variable and its indices; -1 for other nodes."""
+    def argument_names(self) -> Texts:
+        """The name of an argument; -1 for other nodes."""
         nodes = np.flatnonzero(self.is_parameter)
         codes, names = encoded(texts_of(self.p.texts("instructions", "op_name"), self.row[nodes]))
-        return self._of_nodes(nodes, codes, argument_suffixes(pc.cast(names, pa.string())))
+        return self._of_nodes(nodes, codes, pc.cast(names, pa.string()))
+
+    @property
+    def argument_suffixes(self) -> Texts:
+        """The name of an argument without the variable and its indices; -1 for other nodes."""
+        codes, names = self.argument_names
+        return Texts(codes, argument_suffixes(names))
+
+    @property
+    def dimensions(self) -> Texts:
+        """The dimensions of an array, `[4,128]`, whatever its element type and layout; -1 for tuples."""
+        codes, shapes = self.text("shape")
+        found = pc.struct_field(pc.extract_regex(shapes, r"^\w+(?P<d>\[[^\]]*\])"), "d")
+        known = np.asarray(pc.is_valid(found).to_numpy(zero_copy_only=False), bool)
+        return Texts(np.where(flags_of(known, codes), codes, -1), found)
 
     @property
     def numbers(self) -> Texts:
@@ -159,6 +173,15 @@ class Labels(NamedTuple):
 def argument_suffixes(names: pa.Array) -> pa.Array:
     """Return names of arguments without the variable and its indices: `.mu['w']` of `opt_state[1][0].mu['w']`."""
     return pc.replace_substring_regex(names, r"^\w+(?:\[\d+\])*", "")
+
+
+def nested_names(names: pa.Array, theirs: pa.Array) -> pa.Array:
+    """Return names of arguments, without their last component where only that makes one of the other program's.
+
+    A leaf may have become several, as quantization does: `w` becomes `w['q']` and `w['scale']`.
+    """
+    around = pc.replace_substring_regex(names, r"(?:\['?[^'\[\]]*'?\]|\.\w+)$", "")
+    return pc.if_else(pc.and_(pc.invert(pc.is_in(names, theirs)), pc.is_in(around, theirs)), around, names)
 
 
 def positions(step: Ints) -> Ints:

@@ -10,7 +10,7 @@ from ..compute.lazy import cached_property
 from ..compute.program import Program
 from ..parse.arrays import order_by
 from ..parse.fingerprints import row_hash
-from .graph import Graph, Labels, Neighbours, both_sides
+from .graph import Graph, Labels, Neighbours, both_sides, nested_names
 from .ordering import by_group, groups, labels_in_order
 
 RULES = tuple(schema.MATCHES)
@@ -68,6 +68,7 @@ class InstructionMatching:
         """Match nodes that have less in common."""
         opcode, op_name, shape, number = self._opcode, self._op_name, self._shape, self._number
         self._match_renamed_arguments(shape)
+        self._match_nested_arguments()
         plain = both_sides(lambda g: g.plain_names.hashes(), *self.graphs)
         self._match_subgraphs(self._labels(opcode, op_name), RESIZED, RESIZED)
         labels = self._labels(opcode, plain, shape)
@@ -146,6 +147,18 @@ class InstructionMatching:
             for k, g in enumerate(self.graphs)
         )
         self._match_equal(Labels(a, b), STRUCTURE)
+
+    def _match_nested_arguments(self) -> None:
+        """Match arguments with equal dimensions whose names have one component more on one side."""
+        a, b = both_sides(lambda g: g.argument_names, *self.graphs)
+        nested = a._replace(texts=nested_names(a.texts, b.texts)), b._replace(texts=nested_names(b.texts, a.texts))
+        sides = zip(nested, both_sides(lambda g: g.dimensions.hashes(), *self.graphs), self.graphs, strict=True)
+        # Others get labels that the other side does not have.
+        labels = (
+            np.where((n.codes >= 0) & (d != 0), row_hash(n.hashes(), d), np.arange(k, 2 * g.n, 2)[: g.n])
+            for k, (n, d, g) in enumerate(sides)
+        )
+        self._match_equal(Labels(*labels), STRUCTURE)
 
     @property
     def is_done(self) -> bool:
