@@ -318,6 +318,10 @@ def test_order_of_edits() -> None:
     # Outputs without bytes of their own are in donated arguments.
     assert order(edit("outputs", 0), edit("arguments", 1)) == ["arguments", "outputs"]
     assert order(edit("outputs", 1), edit("instructions", 0), edit("arguments", -1))[0] == "outputs"
+    # Temporaries with another dimension on each device follow from arguments that are sharded differently.
+    split, sharding = {**edit("dimensions", 90), "evidence": "buffers"}, {**edit("sharding", -1), "evidence": "interface"}
+    assert order(split, sharding) == ["sharding", "dimensions"]
+    assert order(split, {**sharding, "evidence": "buffers"}) == ["dimensions", "sharding"]
     # Operations explain whatever else differs around them, also what has another type.
     assert order(edit("operations", 38), edit("rematerialization", 20)) == ["operations", "rematerialization"]
     assert order(edit("operations", 38), edit("element type", 20)) == ["element type", "operations"]
