@@ -65,7 +65,7 @@ class Rows:
 def context(**about: Any) -> Any:
     rows = Rows()
     return SimpleNamespace(**{"rows": rows, "none": np.zeros(rows.n, bool), "platforms_differ": False,
-                              "devices": (1, 1), "has_hlo": True, "has_names": True, **about})  # fmt: skip
+                              "platforms": {None}, "devices": (1, 1), "has_hlo": True, "has_names": True, **about})  # fmt: skip
 
 
 def texts(found: Any) -> list[str]:
@@ -714,6 +714,13 @@ def test_operations_are_named_as_they_are() -> None:
     names = pa.array(["jit(f)/GPT/head/dot", "jit(f)/GPT/head2/dot", "jit(f)/layers_3/dot"])
     assert program_edits._folded(names) == {"GPT/head/dot", "GPT/head2/dot", "layers_*/dot"}
     assert program_edits._folded(pa.array([None, "jit(f)/a"])) == {"a"}
+
+
+@pytest.mark.parametrize(("devices", "n"), [((1, 1), 0), ((2, 2), 1), ((0, 0), 1), ((1, 4), 1)])
+def test_a_single_device_shares_nothing(devices: tuple[int, int], n: int) -> None:
+    """There, {maximal device=0} is the same sharding as {replicated}."""
+    i = SimpleNamespace(resharded=(np.array([3]), np.array([4])))
+    assert [len(side) for side in shape_edits.resharded(context(devices=devices, interface=i))] == [n, n]
 
 
 def test_flags_of_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:

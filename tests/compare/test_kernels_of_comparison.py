@@ -341,6 +341,11 @@ def test_flags_that_changed() -> None:
     assert changed_flags(a, b) == [
         "w is 4 instead of not set", "y is 3 instead of 2", "z is not set instead of 3",
     ]  # fmt: skip
+    of_platforms = [changed_flags({}, {f"xla_{p}_x": "1" for p in ("cpu", "gpu", "tpu", "llvm")}, {p, "tpu"})
+                    for p in ("tpu", "cpu", None)]  # fmt: skip
+    assert [[text[4:7] for text in found] for found in of_platforms] == [
+        ["llv", "tpu"], ["cpu", "llv", "tpu"], ["cpu", "gpu", "llv", "tpu"],
+    ]  # fmt: skip
     assert [other_changelist(*pair) for pair in ((None, 1), (1, None), (1, 1), (1, 2), (0, 5))] == [
         None, None, None, "the compiler is of changelist 2 instead of 1",
         "the compiler is of changelist 5 instead of 0",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from itertools import accumulate
 from typing import Any
 
@@ -11,6 +11,9 @@ from ..compute.program import Program
 
 IRRELEVANT = r".*(?:_dump_|_dir$|_file$|_path$)"
 """Flags that do not change the program: what to dump, and paths, which differ from run to run."""
+NO_PLATFORM: Set[str | None] = frozenset({None})
+PLATFORMS = ("cpu", "gpu", "tpu")
+"""Platforms with flags of their own: `xla_cpu_…`."""
 ALTERNATIVES = (
     frozenset({"peak_a", "peak_b", "peak_c"}), frozenset({"report_a", "report_b"}),
     frozenset({"live_inline", "live_split"}), frozenset({"values_inline", "values_split"}),
@@ -81,7 +84,9 @@ def _joined(rows: list[dict[str, Any]]) -> dict[str, str]:
     return values
 
 
-def changed_flags(a: Mapping[str, str], b: Mapping[str, str]) -> list[str]:
-    """Return a clause for each flag with another value."""
-    changed = [name for name in sorted({*a, *b}) if a.get(name) != b.get(name) and not re.match(IRRELEVANT, name)]
+def changed_flags(a: Mapping[str, str], b: Mapping[str, str], platforms: Set[str | None] = NO_PLATFORM) -> list[str]:
+    """Return a clause for each flag with another value, but not for those of platforms other than these, if known."""
+    others = [p for p in PLATFORMS if None not in platforms and p not in platforms]
+    irrelevant = "|".join([IRRELEVANT, *(f"xla_{p}_" for p in others)])
+    changed = [name for name in sorted({*a, *b}) if a.get(name) != b.get(name) and not re.match(irrelevant, name)]
     return [f"{name} is {b.get(name, 'not set')} instead of {a.get(name, 'not set')}" for name in changed]

@@ -166,6 +166,11 @@ class Context:
         return self.m.a.tables.platform != self.m.b.tables.platform
 
     @property
+    def platforms(self) -> set[str | None]:
+        """The platforms of both programs, None for one that is not known."""
+        return {self.m.a.tables.platform, self.m.b.tables.platform}
+
+    @property
     def none(self) -> Mask:
         """No contribution."""
         return np.zeros(self.rows.n, bool)

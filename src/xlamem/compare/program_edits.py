@@ -391,7 +391,8 @@ def host_memory(c: Context) -> Iterator[Edit]:
 def flags(c: Context) -> Iterator[Edit]:
     """Find flags of the compiler with another value, if both dumps have them."""
     a, b = (flags_by_role(p) for p in (c.m.a, c.m.b))
-    texts = [text for role in sorted(a.keys() & b.keys()) for text in changed_flags(a[role], b[role])]
+    roles = sorted(a.keys() & b.keys())
+    texts = [text for role in roles for text in changed_flags(a[role], b[role], c.platforms)]
     if texts:
         yield Edit("flags", f"flag{'s' if len(texts) > 1 else ''} {listed(texts)}", c.none, "files")
 

@@ -89,6 +89,8 @@ def sharding(c: Context) -> Iterator[Edit]:
 def resharded(c: Context) -> tuple[Ints, Ints]:
     """Return the arguments that are sharded differently."""
     left, right = c.interface.resharded
+    if c.devices == (1, 1):  # {replicated} is the same as {maximal device=0} there
+        return left[:0], right[:0]
     return (left, right) if len(left) else c.once("resized per device", partial(_resized_per_device, c))
 
 
