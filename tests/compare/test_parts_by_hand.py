@@ -128,6 +128,14 @@ def test_operations_of_the_model(codes: list[int], frames: list[int], found: lis
     assert names(codes, ["a", "b", "c"], frames).in_model.tolist() == found
 
 
+def test_operations_of_old_versions() -> None:
+    """They have no stack frames. Parameters of primitives do not count, and arguments are no operations."""
+    texts = ["jit(f)/jit(main)/jvp()/sum[axes=(0,)]", "jit(f)/jit(main)/jvp()/sum[axes=(1, 2)]", "s.w['x']", "s[0]", "s"]
+    own = names([0, 1, 2, 3, -1], texts, [-1] * 5)
+    assert own.in_model.tolist() == [True, True, False, False, False]
+    assert dict(own.lines()) == {"jvp()/sum": 2}
+
+
 def test_lines_of_operations() -> None:
     """Different frames count, not copies of an instruction."""
     own = names([0, 0, 0, 1, -1, 1], ["f/add", "f/mul"], [3, 3, 4, 5, 9, 5])

@@ -37,6 +37,8 @@ DEVICE_NUMBER = r"^(?:partition|replica)-id$"
 SHARDED = r"\bdevices=\[[\d,]*(?:[2-9]|1\d)"
 """A sharding over several devices as old compilers print it."""
 FLOAT = r"^(?:f\d|bf16)"
+ARGUMENT = r"^\w+(?:\.\w+)*\[['\"\d]"
+"""The name of an argument with an index: `state['w']`, `state.params['w']`, `args[0]`."""
 MAX_NAMES = 3
 """Number of names in a clause."""
 MAX_SCOPES = 64
@@ -91,8 +93,9 @@ class Names:
     def in_model(self) -> Mask:
         """Whether the model has an operation of each text. Others, which XLA made, have no stack frame."""
         counts = np.bincount(self.codes[(self.codes >= 0) & (self.frames > 0)], minlength=len(self.texts))
-        if not counts.any():
+        if not counts.any():  # old versions of JAX print files and lines instead; arguments have neither
             counts = np.bincount(self.codes[self.codes >= 0], minlength=len(self.texts))
+            counts[matching(self.texts, ARGUMENT)] = 0
         in_model: Mask = counts > 0
         return in_model
 

@@ -140,7 +140,7 @@ def shortened_paths(paths: pa.Array, depth: int | None, fold: bool) -> pa.Array:
 def folded_paths(names: pa.Array, *, plain: bool = True) -> tuple[Ints, pa.Array]:
     """Return codes and texts of op_names with folded layers, which need not be distinct, by default as plain names.
 
-    Names that only differ in their numbers, of which long programs have many, are looked at once.
+    Others keep their wrappers, but not the parameters of primitives. Names that only differ in their numbers, of which long programs have many, are looked at once.
     """
     codes, patterns = patterns_of(names)
     paths = _folded(patterns, plain)
@@ -150,7 +150,7 @@ def folded_paths(names: pa.Array, *, plain: bool = True) -> tuple[Ints, pa.Array
 
 
 def _folded(names: pa.Array, plain: bool) -> pa.Array:
-    short = plain_names(names) if plain else pc.replace_substring_regex(names, _JIT, "")
+    short = plain_names(names) if plain else pc.replace_substring_regex(_without_parameters(names), _JIT, "")
     return shortened_paths(short, None, fold=True)
 
 
