@@ -65,7 +65,8 @@ class Rows:
 def context(**about: Any) -> Any:
     rows = Rows()
     return SimpleNamespace(**{"rows": rows, "none": np.zeros(rows.n, bool), "platforms_differ": False,
-                              "platforms": {None}, "devices": (1, 1), "has_hlo": True, "has_names": True, **about})  # fmt: skip
+                              "platforms": {None}, "devices": (1, 1), "has_hlo": True, "has_names": True,
+                              **about})  # fmt: skip
 
 
 def texts(found: Any) -> list[str]:

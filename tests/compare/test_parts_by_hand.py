@@ -130,7 +130,7 @@ def test_operations_of_the_model(codes: list[int], frames: list[int], found: lis
 
 def test_operations_of_old_versions() -> None:
     """They have no stack frames. Parameters of primitives do not count, and arguments are no operations."""
-    texts = ["jit(f)/jit(main)/jvp()/sum[axes=(0,)]", "jit(f)/jit(main)/jvp()/sum[axes=(1, 2)]", "s.w['x']", "s[0]", "s"]
+    texts = ["jit(f)/jit(main)/jvp()/sum[axes=(0,)]", "jit(f)/jit(main)/jvp()/sum[axes=(1, 2)]", "s.w['x']", "s[0]", ""]
     own = names([0, 1, 2, 3, -1], texts, [-1] * 5)
     assert own.in_model.tolist() == [True, True, False, False, False]
     assert dict(own.lines()) == {"jvp()/sum": 2}

@@ -298,6 +298,15 @@ def test_calls_are_no_operations(make: Callable[..., Path]) -> None:
     assert texts(a, b, "operations") == texts(a, b, "instructions") == []
 
 
+def test_moves_and_conversions_of_tensorflow_are_no_operations(make: Callable[..., Path]) -> None:
+    """They depend on the element types of a policy of Keras, not on what a model computes."""
+    product, moves = ["up/dense/MatMul"], ["up/dense/Cast_1", "up/Cast", "up/dense/Reshape_2", "up/transpose"]
+    sides = product, [*product, *moves], [*product, *moves, "up/dense/Relu"]
+    a, b, c = (xlamem.read(make(with_hlo(side, hlo=True))) for side in sides)
+    assert texts(a, b, "operations") == []
+    assert texts(a, c, "operations") == ["new: up/dense/Relu"]
+
+
 def test_order_of_edits() -> None:
     """Few bytes of an output, or an argument less where the program grew, are no cause; the type decides the output."""
 
@@ -319,7 +328,7 @@ def test_order_of_edits() -> None:
     assert order(edit("outputs", 0), edit("arguments", 1)) == ["arguments", "outputs"]
     assert order(edit("outputs", 1), edit("instructions", 0), edit("arguments", -1))[0] == "outputs"
     # Temporaries with another dimension on each device follow from arguments that are sharded differently.
-    split, sharding = {**edit("dimensions", 90), "evidence": "buffers"}, {**edit("sharding", -1), "evidence": "interface"}
+    split, sharding = {**edit("dimensions", 90), "evidence": "buffers"}, edit("sharding", -1)
     assert order(split, sharding) == ["sharding", "dimensions"]
     assert order(split, {**sharding, "evidence": "buffers"}) == ["dimensions", "sharding"]
     # Operations explain whatever else differs around them, also what has another type.
@@ -506,6 +515,14 @@ def test_state_of_another_optimizer(make: Callable[..., Path], a: Any, b: Any, w
     """It is stated by what its names begin with; of as many arguments of the same shapes, only the names changed."""
     sides = (xlamem.read(make(with_arguments(*side))) for side in (a, b))
     assert "; ".join(texts(*sides, "arguments")) == wanted
+
+
+def test_arguments_without_a_name(make: Callable[..., Path]) -> None:
+    """They are stated by their shapes, as outputs are. TensorFlow names all of them alike."""
+    weights = [("XLA_Args", f"f32[{n}]", 4 * n) for n in (16, 8)]
+    a, b = (xlamem.read(make(with_arguments(*side))) for side in ([*weights, *weights], weights))
+    assert texts(a, b, "arguments") == ["2 arguments are gone: f32[16], f32[8]"]
+    assert difference_groups(xlamem.diff(a, b), ("buffer",))["buffer"].to_pylist() == ["argument"]
 
 
 @pytest.mark.parametrize(("of", "component"), [("['a']", "['q']"), (".w", ".values"), ("[0]", "[1]")])

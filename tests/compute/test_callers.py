@@ -48,6 +48,17 @@ def stack_frames(rows: list[tuple[int, int | None, str | None, int]]) -> pa.Tabl
     return pa.table({**table, "function": pa.array(functions, pa.string())})
 
 
+@pytest.mark.parametrize("in_frames", [True, False])
+def test_the_line_at_which_tensorflow_makes_all_operations(in_frames: bool) -> None:
+    """It says nothing about the model, other than lines of Keras."""
+    files = ["/v/site-packages/tensorflow/python/framework/ops.py", "/v/site-packages/keras/ops.py", "/m/ops.py"]
+    frames = pa.table({"id": [1], "parent": pa.array([None], pa.int64()), "file": files[:1], "line": [1221]})
+    lines = {"source_file": pa.array(files), "source_line": pa.array([1221, 5, 6])}
+    found = lines_of_model(lines, np.array([1, -1, -1]), frames if in_frames else frames.slice(0, 0))
+    assert found["source_file"].to_pylist() == [None, *files[1:]]
+    assert found["source_line"].to_pylist() == [None, 5, 6]
+
+
 def test_calls_that_lead_to_a_line() -> None:
     """The innermost first, without libraries, and each once in a row."""
     frames = stack_frames([

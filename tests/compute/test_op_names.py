@@ -113,6 +113,11 @@ def test_folded_layers() -> None:
         ("jit(f)/jvp(model2)/conv1/layers_3/mul", "layers_*", 3),
         ("jit(f)/jvp(conv1)/mul", None, None),
         ("jit(f)/jvp()/while/body/mlp/mul", None, None),
+        ("gradient_tape/functional_1/block_3_1/dense_2/MatMul", "block_*", 3),
+        ("functional_1/layer_normalization_8_1/add", None, None),
+        ("gradient_tape/model/block_3/dense_2/MatMul", "block_*", 3),
+        ("jit(f)/model_1/block_3_1/mul", "model_*", 1),
+        ("AddN_5", None, None),
         ("jit(f)/jvp(layers_17)/mlp/dot_general[dimension_numbers=(((1,), (0,)), ((), ()))]", "layers_*", 17),
     ],
 )
@@ -153,6 +158,10 @@ ARGUMENTS = ("params['w']", "layers[3]", "a[3].w", "p['a/b'].c", "p['a[x=1]/b']"
         ("jit(f)/transpose(jvp(a_1))/jvp(a_1)/add_any", "a_1"),
         ("jit(f)/transpose(jvp(a_1))/jvp(a_2)/checkpoint/mul", "a_1/a_2"),
         ("jit(f)/a/a/mul", "a/a"),
+        ("functional_1/block_3_1/dense_2_1/Gelu/mul_1", "functional/block_3/dense_2/Gelu"),
+        ("gradient_tape/functional_1/cat0_1/Slice", "functional/cat0"),
+        ("gradient_tape/sparse_loss/mul", "sparse_loss"),
+        ("jit(f)/model_1/block_3_1/mul", "model_1/block_3_1"),
         *zip(ARGUMENTS, ARGUMENTS, strict=True),
     ],
 )

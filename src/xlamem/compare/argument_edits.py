@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from .. import kernels as pc
 from ..compute.columns import Ints, Mask, arrow_array
-from ..formatting import size
+from ..formatting import plain_shape, size
 from .context import MAX_NAMES, Context, Edit, are, listed
 from .graph import argument_suffixes, nested_names
-from .interface import Interface
+from .interface import Arguments, Interface
 from .stack_edits import restacked_arguments
 
 COMPONENT = re.compile(r"^[^\[.]+|\[(?:'[^']*'|\"[^\"]*\"|[^\]'\"]*)\]|\.[^\[.]+")
@@ -42,7 +42,7 @@ def single_arguments(c: Context) -> Iterator[Edit]:
         stated = np.sort(np.append(rows, replaced))
         if len(stated):
             sizes = p.allocation_size[own.allocation[stated]]
-            groups = _largest_groups(own.names, stated, sizes, theirs.names)
+            groups = _shapes_of_unnamed(own, stated, sizes) or _largest_groups(own.names, stated, sizes, theirs.names)
             total = int(sizes.sum())
             claimed.append(c.rows.of_arguments(side, own.allocation[rows]))
             texts.append((total, f"{are(len(stated), 'argument')} {word}", groups))
@@ -123,6 +123,15 @@ def _begins(prefix: str, names: list[str]) -> bool:
 def _is_in(name: str, names: list[str]) -> bool:
     at = bisect_left(names, name)
     return at < len(names) and names[at] == name
+
+
+def _shapes_of_unnamed(own: Arguments, rows: Ints, sizes: Ints) -> str:
+    """Return the shapes of these arguments, the largest first, if none of them has a name: their numbers say less."""
+    order = arrow_array(rows[np.argsort(-sizes, kind="stable")])
+    if not _flags(pc.match_substring_regex(pc.take(own.names, order), UNNAMED)).all():
+        return ""
+    shapes = pc.cast(pc.take(own.shapes, order), pa.string()).to_pylist()
+    return listed(list(dict.fromkeys(plain_shape(shape) for shape in shapes)))
 
 
 def _largest_groups(names: pa.Array, rows: Ints, sizes: Ints, theirs: pa.Array) -> str:

@@ -28,8 +28,10 @@ from .rows import Differences, Shape, ShapePairs, parsed, text_matches
 
 UNNAMED = r"^\(|;|^[a-z\-_]+\.(?:\d+|\*)$"
 """Several op_names, in parentheses or separated by `;`, or the name of an instruction instead (`broadcast.37`)."""
-CONVERSION = r"(?:^|/)(?:convert_element_type|reduce_precision)$"
-"""Operations that convert element types."""
+CONVERSION = r"(?:^|/)(?:convert_element_type|reduce_precision|Cast(?:_(?:\d+|\*))?)$"
+"""Operations that convert element types, as JAX and TensorFlow name them."""
+TENSORFLOW_MOVE = r"(?:^|/)(?:Reshape|[Tt]ranspose|Squeeze|ExpandDims|Identity)(?:_(?:\d+|\*))?$"
+"""Operations of TensorFlow that only move bytes."""
 PRODUCT_NAME = r"(?:^|/)(?:dot_general|conv_general_dilated)$"
 """Operations that multiply matrices: XLA gives fusions their names."""
 COLLECTIVES = r"^(?:all|collective|ragged-all|reduce-scatter)(?:-[a-z]+)*$"

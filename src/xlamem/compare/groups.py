@@ -108,18 +108,22 @@ def _key(rows: pa.Table, d: DiffTables, key: str, *, fold: bool) -> tuple[Ints, 
 
 
 def _buffer_names(rows: pa.Table, *, fold: bool) -> tuple[Ints, pa.Array]:
-    """Return the plain op_name, with `copy of` for copies of arguments, or else the instruction without its number."""
+    """Return the plain op_name, with `copy of` for copies of arguments, or else the instruction without its number.
+
+    Arguments without a name, as those of TensorFlow, are `argument`.
+    """
     codes, names = encoded(rows["op_name"])
     plain = shortened_paths(plain_names(pc.cast(names, pa.string())), None, fold)
     other_codes, others = encoded(rows["instruction"])
     stems = pc.replace_substring_regex(pc.cast(others, pa.string()), r"[.\d]+$", "")
     plain = pc.cast(plain, pa.string())
     copies = pc.binary_join_element_wise("copy of ", plain, "")
-    distinct, dictionary = encoded(pa.concat_arrays([plain, stems, copies]))
+    unnamed = is_in(rows["category"], ["parameter", "donated"]) & (codes < 0) & (other_codes >= 0)
+    distinct, dictionary = encoded(pa.concat_arrays([plain, stems, copies, pa.array(["argument"])]))
     is_copy = is_in(rows["category"], ["temp"]) & (ints(rows, "argument") >= 0) & (codes >= 0)
     own = np.where(is_copy, codes + len(plain) + len(stems), codes)
     both = np.where(codes >= 0, own, np.where(other_codes >= 0, other_codes + len(plain), -1))
-    return take(distinct, both), dictionary
+    return take(distinct, np.where(unnamed, len(distinct) - 1, both)), dictionary
 
 
 def _table(

@@ -29,7 +29,20 @@ from .compiler import (
     module_of,
     other_changelist,
 )
-from .context import MAX_NAMES, PRODUCT_NAME, Context, Edit, Evidence, Names, are, largest, listed, with_scopes
+from .context import (
+    CONVERSION,
+    MAX_NAMES,
+    PRODUCT_NAME,
+    TENSORFLOW_MOVE,
+    Context,
+    Edit,
+    Evidence,
+    Names,
+    are,
+    largest,
+    listed,
+    with_scopes,
+)
 from .graph import both_sides
 from .interface import caller_shapes
 from .rows import ShapePairs, shape_text
@@ -500,7 +513,7 @@ def _visible(paths: set[str], unfused: set[str | None]) -> set[str]:
 def _paths(names: Names) -> set[str]:
     """Return the operations without wrappers and with folded layers."""
     # Moves depend on the optimizations of XLA, not on the model; several op_names in parentheses were merged.
-    left_out = names.match(MOVE) | names.match(CALL)
+    left_out = names.match(MOVE) | names.match(CALL) | names.match(CONVERSION) | names.match(TENSORFLOW_MOVE)
     paths = _folded(pc.filter(names.texts, arrow_array(names.in_model & ~left_out)))
     return {path for path in paths if path and not path.startswith("(")}
 

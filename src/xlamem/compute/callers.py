@@ -18,6 +18,9 @@ from .program import distinct_rows
 INSTALLED = r"(?:site-packages|dist-packages|python3\.\d+)"
 """Folders of installed packages and the standard library: below them, the whole path names a module."""
 
+_TENSORFLOW = r"(?:^|[/\\])tensorflow[/\\]python[/\\]framework[/\\]ops\.py$"
+"""The file in which TensorFlow makes all operations, whatever line of a model asks for them."""
+
 Floats = npt.NDArray[np.float64]
 
 MAX_STACK, MAX_FRAMES = 1 << 8, 1 << 12
@@ -27,8 +30,18 @@ MAX_STACK, MAX_FRAMES = 1 << 8, 1 << 12
 def lines_of_model(lines: dict[str, pa.Array], stack_frame: Ints, frames: pa.Table) -> dict[str, pa.Array]:
     """Return source_file and source_line with lines of libraries replaced by the innermost caller outside of them.
 
-    A line stays as it is without such a caller.
+    A line stays as it is without such a caller, but the one that TensorFlow prints for all operations is null.
     """
+    found = _lines_of_callers(lines, stack_frame, frames)
+    codes, files = encoded(found["source_file"])
+    says_nothing = flags_of(matching(files, _TENSORFLOW), codes)
+    if not says_nothing.any():
+        return found
+    line = np.where(says_nothing, -1, ints(found, "source_line"))
+    return {"source_file": decoded(np.where(says_nothing, -1, codes), files), "source_line": nullable(line)}
+
+
+def _lines_of_callers(lines: dict[str, pa.Array], stack_frame: Ints, frames: pa.Table) -> dict[str, pa.Array]:
     codes, files = encoded(lines["source_file"])
     in_library = flags_of(is_installed(files), codes)
     if not frames.num_rows or not in_library.any():

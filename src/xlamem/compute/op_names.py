@@ -59,6 +59,10 @@ _COMBINED = r"(^|/)\(+(?:[^:]*/)?([^/:]*):.*\)$"
 """The end of op_names that XLA combined: `jit(f)/layer_1/(attention/add:mlp/mul)`; scopes keep the first primitive."""
 _PLACEHOLDER = r"^(?:XLA_Args|xla__device_data)$"
 """The name of every argument of a program of TensorFlow or PyTorch/XLA."""
+_CALL_NUMBER = r"_(?:\d+|\*)/"
+_KERAS_MODEL = rf"^(?:functional|sequential|model){_CALL_NUMBER}"
+_KERAS = rf"^gradient_tape/|{_KERAS_MODEL}"
+"""Op_names of the backward pass of TensorFlow, and of models of Keras that have no name and are called again."""
 MOVE = rf"(?:^|/)(?:{_MOVES}){END}"
 """Op_names that end in a primitive that moves or converts bytes."""
 
@@ -70,7 +74,24 @@ def scopes(names: pa.Array, *, depth: int | None = None, fold: bool = False) -> 
     `fold`, or `Model` with `depth=1`. An op_name with a single component (the name of an argument) is kept, without the
     parameters of a primitive.
     """
-    return shortened_paths(_by_pattern(_plain_scopes, pc.replace_substring_regex(names, _JIT, "")), depth, fold)
+    return shortened_paths(_by_pattern(_plain_scopes, _without_jit(names)), depth, fold)
+
+
+def _without_jit(names: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(_without_keras(names), _JIT, "")
+
+
+def _without_keras(names: pa.Array) -> pa.Array:
+    """Remove the name of TensorFlow's backward pass, and the numbers that Keras appends to what is called again.
+
+    `gradient_tape/functional_1/block_3_1/dense_1/MatMul` becomes `functional/block_3/dense/MatMul`. Building a model
+    calls it and its layers once, so that a training step calls all of them again.
+    """
+    if not pc.any(pc.match_substring_regex(names, _KERAS)).as_py():
+        return names
+    names = pc.replace_substring_regex(names, r"^gradient_tape/", "")
+    of_keras = pc.fill_null(pc.match_substring_regex(names, _KERAS_MODEL), False)
+    return pc.if_else(of_keras, pc.replace_substring_regex(names, _CALL_NUMBER, "/"), names)
 
 
 def _plain_scopes(names: pa.Array) -> pa.Array:
@@ -83,7 +104,7 @@ def plain_names(names: pa.Array) -> pa.Array:
 
     `jit(f)/jvp(Model)/while/body/dot` becomes `Model/dot`.
     """
-    return _by_pattern(_plain_names, pc.replace_substring_regex(names, _JIT, ""))
+    return _by_pattern(_plain_names, _without_jit(names))
 
 
 def _plain_names(names: pa.Array) -> pa.Array:
@@ -140,7 +161,8 @@ def shortened_paths(paths: pa.Array, depth: int | None, fold: bool) -> pa.Array:
 def folded_paths(names: pa.Array, *, plain: bool = True) -> tuple[Ints, pa.Array]:
     """Return codes and texts of op_names with folded layers, which need not be distinct, by default as plain names.
 
-    Others keep their wrappers, but not the parameters of primitives. Names that only differ in their numbers, of which long programs have many, are looked at once.
+    Others keep their wrappers, but not the parameters of primitives. Names that only differ in their numbers, of which
+    long programs have many, are looked at once.
     """
     codes, patterns = patterns_of(names)
     paths = _folded(patterns, plain)
@@ -295,7 +317,7 @@ _JOINTLESS = r"(?i)((?:layer|block|stage)s?)(\d{1,9})\b"
 _JOINT = "#"
 """What stands for the missing joint while layers are looked for."""
 _LAYER_STEM = r"(?i)layer|block|stage|resnet|\bh$"
-_NO_LAYER = r"(?i)norm|embed|dropout|matmul|branch|einsum|dot_general|^adam|^sgd|opt_?state|batch$|inputs?|ids$"
+_NO_LAYER = r"(?i)norm|embed|dropout|matmul|branch|einsum|dot_general|^adam|^sgd|opt_?state|batch$|inputs?|ids$|^addn?$"
 _LAYER = (
     rf"(?:^|[/'\"\[.(])(?P<stem>[A-Za-z][A-Za-z0-9_\-]*?)(?P<joint>_|\.|{_JOINT}|\[|'\]\[|\"\]\[)(?P<index>\d{{1,9}})"
     r"(?:['\"]?\]|)(?:[/'\".)\[]|$)"
