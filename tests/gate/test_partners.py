@@ -57,6 +57,13 @@ def test_some_programs_of_a_side() -> None:
     assert (list(some.programs), some.sketches([1, 0]), some.read(0)) == (["d", "b"], [1, 3], "dump 3")
 
 
+def test_functions_of_tensorflow_are_known_whatever_their_number() -> None:
+    """Any edit of the program around a function changes it."""
+    names = "a_inference_f_{}__XlaMustCompile_true_.9", "a_inference_g_{}__.12"
+    base, now = (side(*(entry(n.format(k), key=n.format(k)) for n in names)) for k in (10, 254))
+    assert paired(base, now) == {0: (0, "name"), 1: (1, "name")}
+
+
 def test_platforms_are_kept_apart() -> None:
     """Also programs of which the platform is not known."""
     platforms = ("cpu", "tpu", None)

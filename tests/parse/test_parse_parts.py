@@ -18,7 +18,7 @@ from xlamem.input.text import Text
 from xlamem.parse import arrow, diagnostics, hashes, interners, outline, report_checks, stores
 from xlamem.parse.arrays import NULL, Rows, distinct_of, joined, numbers_of, order_by, row_of, stable_order, text_ends
 from xlamem.parse.batch import Batch, File, Section, Span
-from xlamem.parse.fingerprints import _sums, without_number
+from xlamem.parse.fingerprints import _sums, without_counters, without_number
 from xlamem.parse.interners import FixedDictionary, Interner, Interners
 from xlamem.parse.modules import is_one_module
 from xlamem.parse.tables import Chunk, table_of, table_of_rows
@@ -399,6 +399,21 @@ def test_names_of_modules_without_their_number() -> None:
     names = {"jit_f.12": "jit_f", "jit_f.1.2": "jit_f.1", "a.1.b": "a.1.b", "jit_f": "jit_f", ".1": ""}
     for name, plain in names.items():
         assert without_number(name) == plain
+        assert without_counters(name) == plain
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("a_inference_step_10411__.86", "a_inference_step"), ("a_inference_step_2_7__", "a_inference_step_2"),
+        ("a_inference_mlp_40__XlaMustCompile_true_config_proto_317_executor_type_114_.54", "a_inference_mlp"),
+        ("a_inference_step_4", "a_inference_step_4"), ("jit_a_inference_step_4__", "jit_a_inference_step_4__"),
+        ("a_inference_step_4__2__", "a_inference_step_4_"), ("a_inference__4__", "a_inference__4__"),
+    ],
+)  # fmt: skip
+def test_names_of_modules_without_counters(name: str, plain: str) -> None:
+    """TensorFlow numbers its functions."""
+    assert without_counters(name) == plain
 
 
 # -- diagnostics

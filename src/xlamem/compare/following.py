@@ -11,7 +11,7 @@ import pyarrow as pa
 from .. import schema
 from ..compute.columns import Ints, Mask, groups_of
 from ..dump import Dump
-from ..parse.fingerprints import without_number
+from ..parse.fingerprints import without_counters
 from ..warehouse import Dataset
 from .ordering import in_order
 from .pairing import Pairing
@@ -144,7 +144,7 @@ class Following:
 
 
 def _has_same_name(a: ProgramEntry, b: ProgramEntry) -> bool:
-    return without_number(a.module_name or "") == without_number(b.module_name or "")
+    return without_counters(a.module_name or "") == without_counters(b.module_name or "")
 
 
 def _extent(codes: Ints, point: Ints) -> tuple[Ints, Ints]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from .. import schema
 from ..compute.columns import Ints, Mask, table_of_columns
-from ..parse.fingerprints import without_number
+from ..parse.fingerprints import without_counters
 from .programs import Dumps, ProgramEntry, Programs, programs_of
 from .sketches import EMPTY, Similarity, Sketches, no_sketches, similarity
 
@@ -372,7 +372,7 @@ def _interface(program: ProgramEntry) -> Hashable:
 
 
 def _name(program: ProgramEntry) -> Hashable:
-    return without_number(program.module_name) if program.module_name else None
+    return without_counters(program.module_name) if program.module_name else None
 
 
 def _groups(programs: Programs, numbers: Iterable[int], key: Key) -> dict[Hashable, list[int]]:

@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 
 from ..errors import OutputError, UsageError, reason
 from ..formatting import shorten
-from ..parse.fingerprints import without_number
+from ..parse.fingerprints import without_counters, without_number
 from .amounts import MAX_NUMBER
 from .entry import Argument, Entry, Group
 
@@ -59,8 +59,8 @@ def _order(entry: Entry) -> tuple[str, str, str]:
 
 
 def plain_name(entry: Entry) -> str:
-    """Return the module name without its number."""
-    return without_number(entry.name or "")
+    """Return the module name without its numbers."""
+    return without_counters(entry.name or "")
 
 
 def _shortened(e: Entry) -> Entry:

@@ -11,7 +11,7 @@ from ..compare.programs import ProgramEntry, Programs
 from ..compare.sketches import Sketches, no_sketches
 from ..dump import Dump
 from ..errors import DumpError
-from ..parse.fingerprints import without_number
+from ..parse.fingerprints import without_counters
 from .entry import Entry
 
 
@@ -137,4 +137,4 @@ def _ambiguous_names(pairing: Pairing) -> set[str]:
 
 
 def _name(program: ProgramEntry) -> str:
-    return without_number(program.module_name or "")
+    return without_counters(program.module_name or "")

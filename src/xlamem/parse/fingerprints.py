@@ -42,6 +42,7 @@ _KEYS = {"allocation", "value_id", "name"}
 """Columns that connect rows of one dump."""
 
 _NUMBER = re.compile(r"\.[0-9]+\Z")
+_TENSORFLOW = re.compile(r"\A(a_inference_.+?)_[0-9]+__(?:XlaMustCompile_\w*)?\Z")
 
 
 class Fingerprints:
@@ -153,6 +154,15 @@ class Fingerprints:
 def without_number(module_name: str) -> str:
     """Return the name of a module without the number that XLA appends to make it unique (`.123`)."""
     return _NUMBER.sub("", module_name)
+
+
+def without_counters(module_name: str) -> str:
+    """Return the name of a module without that number, and without the one that TensorFlow gives to each function.
+
+    `a_inference_train_step_4410__XlaMustCompile_true_….89` becomes `a_inference_train_step`: the number changes with
+    any edit of the program around it.
+    """
+    return _TENSORFLOW.sub(r"\1", without_number(module_name))
 
 
 # -- rows of the tables as a few integer columns
