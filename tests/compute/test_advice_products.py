@@ -51,6 +51,16 @@ def test_shapes_of_logits(shape: str, text: str, make: Make) -> None:
     assert text in row["action"]
 
 
+def test_gathered_weights_are_no_logits(make: Make) -> None:
+    """Each device has as many samples as there are features, of which it gathers the weights before."""
+    gathered = Buffer("g", "f32[512,4096]", (0, 1), FORWARD, "all-gather(%p.0)", uses="  dot.2, operand 1")
+    buffers = [b._replace(shape="f32[512,4096]") for b in (LOGITS, SOFTMAX)]
+    hidden = HIDDEN._replace(shape="f32[512,256]")
+    (row,) = loss_advice(make, gathered, hidden, *buffers)
+    assert row["n_buffers"] == 2
+    assert row["lower"] == int(0.7 * (2 * LOGITS_BYTES - gathered.size - hidden.size))  # these are there at a time
+
+
 def test_logits_of_two_heads(make: Make) -> None:
     """The gradients of both are kept; a dimension of 1 makes no other array."""
     shapes = ["f32[8,64,4096]", "f32[1,8,64,4096]"]

@@ -84,7 +84,8 @@ def _logits(a: LoopActivations) -> Logits | None:
     p, start = a.p, a.p.ranges[0]
     dimensions = distinct_rows(*np.sort(np.where(a.dimensions > 1, a.dimensions, 0), axis=1).T)
     has_own_name = (p.op_names(np.arange(len(start)))[0] >= 0) & ~has_opcode(p, p.instruction_row, "^copy")
-    forward = np.flatnonzero((a.phase == FORWARD) & has_own_name & (start >= 0))
+    gathered = _are_gathered(a)
+    forward = np.flatnonzero((a.phase == FORWARD) & has_own_name & (start >= 0) & ~gathered)
     forward = forward[~a.is_backward[np.minimum(start[forward], len(a.is_backward) - 1)]]
     codes, names = p.texts("instructions", "instruction")
     is_product = a.is_forward_product & ~flags_of(matching(names, CLONE), codes)
@@ -93,7 +94,7 @@ def _logits(a: LoopActivations) -> Logits | None:
         stacked |= stacks.members
     for value in _largest(dimensions[forward], p.extent[forward]):
         value = forward[value]
-        alike = dimensions == dimensions[value]
+        alike = (dimensions == dimensions[value]) & ~gathered
         of_product = alike & flags_of(is_product, p.instruction_row)
         products = np.unique(p.instruction_row[of_product])
         # Between the logits of two models, the second one computes its activations.
@@ -104,6 +105,11 @@ def _logits(a: LoopActivations) -> Logits | None:
         if is_last and len(products) <= MAX_HEADS and not stacked[alike].any() and not _is_read_by_product(a, alike):
             return _split(a, value, max(1, len(products))) if (alike & a.w.at_peak).any() else None
     return None
+
+
+def _are_gathered(a: Activations) -> Mask:
+    """Return which values devices gather, such as weights, which may have as many features as there are samples."""
+    return has_opcode(a.p, a.p.instruction_row, "^all-gather")
 
 
 def _largest(kinds: Ints, extent: Ints) -> list[int]:
@@ -140,7 +146,7 @@ def _split(a: Activations, value: int, heads: int) -> Logits | None:
     if classes < MORE_CLASSES * a.elements[weights].max() / classes:
         return None
     members = a.w.in_arena & (a.elements == a.elements[value]) & ~a.is_like_state
-    members &= (a.dimensions == classes).any(axis=1)
+    members &= (a.dimensions == classes).any(axis=1) & ~_are_gathered(a)
     return Logits(members, samples, chunks, heads * int(p.extent[weights].max()))
 
 
