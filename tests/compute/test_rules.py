@@ -20,7 +20,7 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import compute, schema
-from xlamem.compute import bill_wording, wording
+from xlamem.compute import bill_wording, buffer_names, wording
 from xlamem.compute.advice.intervention import Intervention
 from xlamem.compute.advice.plan import Plan, _chosen, _limited, _ranked
 from xlamem.compute.advice.what_if import Change, WhatIf
@@ -207,6 +207,20 @@ def test_live_sets_are_sorted(make: Make) -> None:
     members = attacks.dump([], allocations=allocations, ranges=[f"v.{i}{{}}:0-4" for i in range(4)])
     rows = compute.live_set(xlamem.read(make(members)), 1).to_pylist()
     assert [r["allocation"] for r in rows] == [1, 2, 5, 9]
+
+
+def test_only_the_names_that_keys_need_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layers, kinds and origins of buffers take more time than all the rest of a live set."""
+    dump = xlamem.read(DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad")
+    wanted = {key: compute.attribution(dump, key) for key in ("scope", "source", "category", "layer", "kind")}
+    for name in ("_layers", "_kinds", "take_text"):
+        monkeypatch.setattr(buffer_names, name, None)
+    for key in ("scope", "source", "category"):
+        assert compute.attribution(dump, key).equals(wanted[key])
+    assert compute.scopes_in_use(dump)["bytes"].to_pylist()
+    for key in ("layer", "kind"):
+        with pytest.raises(TypeError, match="not callable"):
+            compute.attribution(dump, key)
 
 
 def test_the_first_write_of_an_output_without_all_live_ranges(make: Make) -> None:

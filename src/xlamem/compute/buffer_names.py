@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 
 import numpy as np
@@ -15,7 +16,6 @@ from .hlo_flow import operand_items
 from .op_names import (
     OPTIMIZER,
     PHASES,
-    is_control_flow,
     is_optimizer_file,
     is_optimizer_state,
     layers,
@@ -67,23 +67,47 @@ def stack_frames(p: Program, values: Ints) -> Ints:
     return take(ints(origins(p).names.table, "stack_frame"), _rows_of_lines(p, values))
 
 
-def buffer_names(p: Program, values: Ints) -> dict[str, pa.Array]:
-    """Return the columns of `live_set` that name these values (null for -1)."""
-    found, columns = origins(p), source_columns(p, values)
+def buffer_names(p: Program, values: Ints, wanted: Collection[str] | None = None) -> dict[str, pa.Array]:
+    """Return the columns of `live_set` that name these values (null for -1), or at least the wanted ones of them."""
+    columns: dict[str, pa.Array] = {}
+    for names, name_columns in _NAMES.items():
+        if wanted is None or any(name in wanted for name in names):
+            columns |= name_columns(p, values)
+    return columns
+
+
+def _origin_columns(p: Program, values: Ints) -> dict[str, pa.Array]:
+    found = origins(p)
     argument = take(found.argument, values)
-    layer, layer_index = _layers(columns["op_name"])
-    phase, iterations = phases_of_values(p, values), _iterations(p, values)
-    return columns | {
+    return {
         "origin": decoded(np.where(values >= 0, take(found.origin, values), NONE), pa.array(ORIGINS, pa.string())),
         "origin_instruction": found.names.instructions(take(found.source, values)),
         "argument": nullable(take(ints(p.allocations, "parameter_number"), argument)),
         "argument_index": take_text(p.allocations["parameter_shape_index"], argument),
-        "layer": layer,
-        "layer_index": layer_index,
+    }
+
+
+def _layer_columns(p: Program, values: Ints) -> dict[str, pa.Array]:
+    layer, index = _layers(origins(p).names.columns(_rows(p, values))["op_name"])
+    return {"layer": layer, "layer_index": index}
+
+
+def _kind_columns(p: Program, values: Ints) -> dict[str, pa.Array]:
+    phase, iterations = phases_of_values(p, values), _iterations(p, values)
+    return {
         "phase": decoded(phase, pa.array(PHASES, pa.string())),
         "kind": decoded(_kinds(p, values, _contents_of(p, values, phase, iterations)), pa.array(KINDS, pa.string())),
         "iterations": nullable(iterations),
     }
+
+
+_NAMES = {
+    ("op_name", "source_file", "source_line"): source_columns,
+    ("origin", "origin_instruction", "argument", "argument_index"): _origin_columns,
+    ("layer", "layer_index"): _layer_columns,
+    ("phase", "kind", "iterations"): _kind_columns,
+}
+"""What computes the columns that name buffers."""
 
 
 def _rows(p: Program, values: Ints) -> Ints:
@@ -102,7 +126,7 @@ def _rows_of_lines(p: Program, values: Ints) -> Ints:
     move: the gradient of a mean is broadcast, and has the line of the mean.
     """
     rows, own, names = _rows(p, values), take(p.instruction_row, values), origins(p).names
-    is_clear = (names.op_name[0] >= 0) & (names.innermost_file[0] >= 0) & ~names.has_name(is_control_flow)
+    is_clear = (names.op_name[0] >= 0) & (names.innermost_file[0] >= 0) & ~names.is_control_flow
     return np.where((take(origins(p).origin, values) == USER) & (take(is_clear, own) > 0), own, rows)
 
 

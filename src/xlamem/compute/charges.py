@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from .. import _sweep
+from .. import _sweep, schema
 from ..dump import DumpLike
 from ..parse.arrays import ints as column_ints
 from ..parse.arrays import order_by
 from .buffer_names import buffer_names
-from .columns import Ints, computed_table, decoded, ints, nullable, take, take_text
+from .columns import Ints, decoded, ints, nullable, table_of_columns, take, take_text
 from .layout import CATEGORIES, THREAD_LOCAL, Layout
 from .peaks import require_allocations, selected_steps
 from .program import Program, program
+
+_LIVE_SET = schema.COMPUTED["live_set"]
 
 
 def live_set(dump: DumpLike, time: int | None = None, *, space: str | int | None = None) -> pa.Table:
@@ -43,13 +46,17 @@ def live_set(dump: DumpLike, time: int | None = None, *, space: str | int | None
     UsageError
         The step is outside the schedule, the space is unknown, or the dump has no allocations or no live ranges.
     """
-    p = program(dump)
+    return live_set_of(program(dump), time, space, _LIVE_SET.names)
+
+
+def live_set_of(p: Program, time: int | None, space: str | int | None, names: Collection[str]) -> pa.Table:
+    """Return these columns of the live set. Those that name buffers take most of the time."""
     require_allocations(p)
     charges = charge(p, selected_steps(p, time, space))
     order = (p.allocation_ids[charges.owner], -charges.bytes, p.space_of_allocation[charges.owner])
     rows = np.lexsort(order)
-    columns = live_set_columns(p, charges, rows)
-    return computed_table("live_set", columns | buffer_names(p, charges.value[rows]))
+    columns = live_set_columns(p, charges, rows) | buffer_names(p, charges.value[rows], names)
+    return table_of_columns([column for column in _LIVE_SET.columns if column.name in names], columns)
 
 
 class Charges(NamedTuple):

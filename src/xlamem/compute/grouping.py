@@ -12,9 +12,10 @@ from .. import kernels as pc
 from ..dump import DumpLike
 from ..errors import UsageError
 from ..formatting import similar
-from .charges import live_set
+from .charges import live_set_of
 from .columns import Ints, arrow_array, computed_table, decoded, encoded, groups_of, ints, sums_of
 from .op_names import scopes, shortened_paths
+from .program import program
 
 Key = Literal[
     "memory_space",
@@ -33,6 +34,8 @@ Key = Literal[
     "instruction",
 ]
 KEYS: tuple[str, ...] = get_args(Key)
+_COLUMNS = {"scope": ("op_name",), "source": ("source_file", "source_line"), "layer": ("layer", "layer_index")}
+"""The columns of `live_set` that keys of other names are made of."""
 
 
 def attribution(
@@ -71,7 +74,7 @@ def attribution(
         raise UsageError(f"cannot attribute by {', '.join(unknown)}: {similar(unknown, KEYS)}")
     if depth is not None and depth < 1:
         raise UsageError(f"depth must be 1 or more, not {depth}")
-    rows = live_set(dump, time, space=space)
+    rows = live_set_of(program(dump), time, space, {"bytes", *(c for key in by for c in _COLUMNS.get(key, (key,)))})
     sums = sums_by({key: key_column(rows, key, depth, fold) for key in by}, ints(rows, "bytes"))
     return pc.sort_by(sums, [("bytes", "descending"), *((k, "ascending") for k in by)])
 
@@ -95,7 +98,7 @@ def scopes_in_use(dump: DumpLike) -> pa.Table:
     dump
         A `Dump`, or anything that `read` accepts.
     """
-    rows = live_set(dump)
+    rows = live_set_of(program(dump), None, None, ("memory_space", "color", "page", "op_name", "bytes"))
     space = {key: rows[key] for key in ("memory_space", "color", "page")}
     sums = sums_by({**space, "scope": key_column(rows, "scope", None, False)}, ints(rows, "bytes"))
     order = [("color", "ascending"), ("page", "ascending"), ("bytes", "descending"), ("scope", "ascending")]

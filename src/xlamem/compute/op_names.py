@@ -228,7 +228,9 @@ def is_move(names: pa.Array) -> Mask:
     is no op_name.
     """
     first = _first(names)
-    in_scope = _matches(first, CALL) & ~_matches(first, _CONTROL_ONLY)
+    in_scope = _matches(first, CALL)
+    if in_scope.any():
+        in_scope &= ~_matches(first, _CONTROL_ONLY)
     return in_scope | _matches(first, _MOVE_ONLY) | _matches(names, r"^[a-z\-]+\.\d+$")
 
 

@@ -159,9 +159,14 @@ class NamedInstructions:
         return np.asarray(phase.to_numpy(zero_copy_only=False), np.int64)[codes]
 
     @cached_property
+    def is_control_flow(self) -> Mask:
+        """Whether the op_name of each row names only control flow."""
+        return self.has_name(is_control_flow)
+
+    @cached_property
     def is_named(self) -> Mask:
         """Whether each row has an op_name that names more than control flow and moves of bytes."""
-        return (self.op_name[0] >= 0) & ~self.has_name(is_control_flow) & ~self.is_weak
+        return (self.op_name[0] >= 0) & ~self.is_control_flow & ~self.is_weak
 
     @cached_property
     def is_weak(self) -> Mask:

@@ -118,7 +118,7 @@ def _batch_of_tokens(a: LayerActivations, name: str, number: int, members: Ints)
     size = _shared_size(a.dimensions[members], np.zeros(len(members), bool))
     if not size or a.dimensions[members, 1].any() or not _are_indices(a, members).all():
         return None
-    if pc.is_valid(buffer_names(a.p, members)["iterations"]).to_numpy(zero_copy_only=False).any():
+    if pc.is_valid(buffer_names(a.p, members, ("iterations",))["iterations"]).to_numpy(zero_copy_only=False).any():
         return None  # a loop reads them one by one
     caches = np.flatnonzero(_is_stacked(a, size) & (a.dimensions[:, 2] > 0))
     if not len(caches):
@@ -141,7 +141,7 @@ def _is_sliced(a: LayerActivations, values: Ints) -> Mask:
     trips = [n for n in trip_counts_of(a.p) if n > 0]
     if not a.is_training:
         return np.isin(a.dimensions[values, 0], trips)
-    iterations = pc.is_valid(buffer_names(a.p, values)["iterations"]).to_numpy(zero_copy_only=False)
+    iterations = pc.is_valid(buffer_names(a.p, values, ("iterations",))["iterations"]).to_numpy(zero_copy_only=False)
     # A loop over the samples (jax.lax.map) has as many iterations as other products have samples.
     samples = _samples(a)
     stacks = [s for s in a.stacks if (not trips or s.trips in trips) and s.trips not in samples]
