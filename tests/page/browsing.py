@@ -48,6 +48,13 @@ class Window:
         self.page.wait_for_selector(READY, state="attached")
         return self.page
 
+    def leave(self) -> list[str]:
+        """Leave the page, so that nothing of it is left for the next one, and return the problems that it had."""
+        self.page.goto("about:blank")
+        self.page.mouse.move(0, 0)
+        problems, self.problems = self.problems, []
+        return problems
+
     def _note(self, what: str, text: str) -> None:
         self.problems.append(f"{what}: {text}")
 

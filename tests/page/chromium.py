@@ -6,6 +6,7 @@ loop of its thread as long as it runs. Nothing is downloaded.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,28 +32,37 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def windows(browser: Browser) -> dict[Any, list[Window]]:
+    """Return the windows of this module by their options. A page in a new one costs four times as much."""
+    return defaultdict(list)
+
+
 @pytest.fixture
-def window(browser: Browser) -> Iterator[Callable[..., Window]]:
-    """Return a new window of a size and theme. At the end, none may have had a problem."""
-    windows: list[Window] = []
+def window(browser: Browser, windows: dict[Any, list[Window]]) -> Iterator[Callable[..., Window]]:
+    """Return an empty window of a size and theme, another one each time. At the end, none may have had a problem."""
+    used: list[Window] = []
 
-    def new(width: int = 1280, height: int = 800, *, dark: bool = False, **options: Any) -> Window:
+    def empty(width: int = 1280, height: int = 800, *, dark: bool = False, **options: Any) -> Window:
         size: Any = {"width": width, "height": height}
-        scheme: Any = "dark" if dark else "light"
-        context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce", **options)
-        windows.append(Window(context))
-        return windows[-1]
+        media: Any = {"color_scheme": "dark" if dark else "light", "reduced_motion": "reduce"}
+        of_kind = windows[width, height, dark, *sorted(options.items())]
+        found = next((window for window in of_kind if window not in used), None)
+        if found is None:
+            found = Window(browser.new_context(viewport=size, **media, **options))
+            of_kind.append(found)
+        found.page.set_viewport_size(size)
+        found.page.emulate_media(media="null", **media)
+        used.append(found)
+        return found
 
-    yield new
-    problems = [problem for window in windows for problem in window.problems]
-    for window in windows:
-        window.page.context.close()
-    assert problems == []
+    yield empty
+    assert [problem for window in used for problem in window.leave()] == []
 
 
 @pytest.fixture
 def show(window: Callable[..., Window]) -> Show:
-    """Return a function that shows a page in a new window: ``show(path, fragment, width=390, dark=True)``."""
+    """Return a function that shows a page in an empty window: ``show(path, fragment, width=390, dark=True)``."""
 
     def show(path: Path, fragment: str = "", **options: Any) -> Page:
         return window(**options).open(path, fragment)
