@@ -278,7 +278,8 @@ def test_recode() -> None:
 
 def text_of(names: Names) -> list[bytes]:
     data, ends = names.export()
-    return [bytes(data)[a:b] for a, b in pairwise([0, *ints(ends).tolist()])]
+    text = bytes(data)
+    return [text[a:b] for a, b in pairwise([0, *ints(ends).tolist()])]
 
 
 @pytest.mark.parametrize("seed", range(6))
