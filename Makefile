@@ -10,6 +10,10 @@ WHEEL ?=
 BIN = $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest
 PARALLEL = -n auto --dist worksteal
+# Runs the quick tests, by $(1) with $(2). To rewrite all assertions, so that they say more when they fail, takes each
+# process ten seconds. It is done for the tests that failed: they run again.
+quick = $(1) $(PARALLEL) -m "not slow" --assert=plain $(2) \
+	  || { $(1) --last-failed --last-failed-no-failures none $(2); exit 1; }
 NATIVE = $(patsubst _native/%.pyx,%,$(wildcard _native/*.pyx))
 SOURCES = $(shell find src _native -type f ! -name '*.pyc' ! -name '*.so' ! -name '*.c' ! -name '*.dep' ! -path '*/.*' \
 	! -path '*/page/script/*') CMakeLists.txt pyproject.toml sbom.cdx.json.in
@@ -59,7 +63,7 @@ demo: $(VENV)/.duckdb
 
 # All tests but those marked as slow.
 test: $(VENV)/.test $(if $(shell command -v npm),$(NODE_MODULES))
-	$(PYTEST) -v $(PARALLEL) -m "not slow" $(ARGS)
+	$(call quick,$(PYTEST) -v,$(ARGS))
 
 # All tests, including those that need the S3 test server, Iceberg and Delta, or Go.
 test-all: $(VENV)/.test $(VENV)/.test-s3 $(VENV)/.test-formats $(VENV)/.test-pprof $(if $(shell command -v npm),$(NODE_MODULES))
@@ -83,15 +87,15 @@ test-reproducible: $(VENV)/.build
 
 # The quick tests on the native modules as they are shipped, with address and undefined-behaviour sanitizers.
 test-sanitized: $(VENV)/.test $(VENV)/sanitize/.installed
-	PYTHONPATH=$(VENV)/sanitize $(SANITIZERS) $(BIN)/python -m pytest $(PARALLEL) -m "not slow" $(QUICK) $(ARGS)
+	$(call quick,PYTHONPATH=$(VENV)/sanitize $(SANITIZERS) $(BIN)/python -m pytest,$(QUICK) $(ARGS))
 
 # The quick tests on native modules with bounds checks only.
 test-checked: $(VENV)/.test $(VENV)/checked/.installed
-	PYTHONPATH=$(VENV)/checked $(PYTEST) $(PARALLEL) -m "not slow" $(QUICK) $(ARGS)
+	$(call quick,PYTHONPATH=$(VENV)/checked $(PYTEST),$(QUICK) $(ARGS))
 
 # The quick tests on the code for other compilers, processors and systems: no SIMD, no mapped columns.
 test-portable: $(VENV)/.test $(VENV)/portable/.installed
-	PYTHONPATH=$(VENV)/portable $(PYTEST) $(PARALLEL) -m "not slow" $(QUICK) $(ARGS)
+	$(call quick,PYTHONPATH=$(VENV)/portable $(PYTEST),$(QUICK) $(ARGS))
 
 # The lines of the native modules that the tests run. Fails below 95 %.
 coverage: export COVERAGE_CORE = ctrace
