@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import xlamem
 from xlamem import schema
 from xlamem.compare.difference import Diff
 
 
-def in_use_at(dump: xlamem.Dump, step: int | None, spaces: set[str], *, pages: bool) -> int:
+def in_use_at(levels: list[dict[str, Any]], step: int | None, spaces: set[str], *, pages: bool) -> int:
     """Return what is in use in these memory spaces at a step, with or without `pages` other than the first."""
-    rows = [row for row in xlamem.occupancy(dump).to_pylist() if row["time"] == (step or 0)]
+    rows = [row for row in levels if row["time"] == (step or 0)]
     return sum(row["occupied"] for row in rows if row["memory_space"] in spaces and (pages or not row["page"]))
 
 
@@ -32,6 +33,7 @@ def assert_adds_up(d: Diff, a: xlamem.Dump, b: xlamem.Dump) -> None:
     for row in d.bills.to_pylist():
         billed[row["account"]] += row["change"]
     timed = all(dump.live_ranges.num_rows for dump in (a, b))
+    levels = {side: xlamem.occupancy(dump).to_pylist() for side, dump in (("a", a), ("b", b)) if timed}
     for row in d.accounts.to_pylist():
         name = row["account"]
         assert change[name] == row["in_use_b"] - row["in_use_a"]
@@ -40,5 +42,5 @@ def assert_adds_up(d: Diff, a: xlamem.Dump, b: xlamem.Dump) -> None:
         for side, dump in (("a", a), ("b", b)):
             spaces = device_spaces(dump) if name == "device_total" else {name}
             if timed and " page " not in name:
-                used = in_use_at(dump, row[f"step_{side}"], spaces, pages=name == "device_total")
+                used = in_use_at(levels[side], row[f"step_{side}"], spaces, pages=name == "device_total")
                 assert row[f"in_use_{side}"] == used
