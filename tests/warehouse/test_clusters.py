@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from conftest import DUMPS, HERE
 from test_convert import contents, convert, state
-from test_engines import POISON, whole
+from test_engines import FEW, POISON, whole
 
 import xlamem
 from xlamem import warehouse
@@ -39,7 +39,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dest = tmp_path_factory.mktemp("clean")
-    convert(DUMPS, to=dest)
+    convert(*FEW, to=dest)
     return dest
 
 
@@ -64,8 +64,8 @@ def test_the_engine_of_the_documentation(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     (name,) = tomllib.loads(project)["project"]["entry-points"][engines.GROUP]
-    arguments = ["convert", str(DUMPS), "--to", str(tmp_path / "out"), "--engine", name, "--workers", "2", "--quiet"]
-    assert main(arguments) == 0
+    options = ["--to", str(tmp_path / "out"), "--engine", name, "--workers", "2", "--quiet"]
+    assert main(["convert", *map(str, FEW), *options]) == 0
     whole(tmp_path / "out", clean)
 
 
@@ -73,11 +73,11 @@ def test_an_engine_that_cannot_be_found(tmp_path: Path, monkeypatch: pytest.Monk
     install(tmp_path, {"lost": "fleet_that_is_not_there:engine", "other": "fleet:x", "old": "math:engine"})
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(xlamem.UsageError, match=r"no engine 'abacus'; there are local, here, .*lost, old, other"):
-        convert(DUMPS, to=tmp_path / "out", engine="abacus")
+        convert(*FEW, to=tmp_path / "out", engine="abacus")
     with pytest.raises(xlamem.UsageError, match="lost cannot be loaded from fleet_that_is_not_there:engine"):
-        convert(DUMPS, to=tmp_path / "out", engine="lost")
+        convert(*FEW, to=tmp_path / "out", engine="lost")
     with pytest.raises(xlamem.UsageError, match=r"old cannot be loaded from math:engine: .*no attribute 'engine'"):
-        convert(DUMPS, to=tmp_path / "out", engine="old")
+        convert(*FEW, to=tmp_path / "out", engine="old")
     assert not (tmp_path / "out").exists()
 
 
@@ -99,7 +99,7 @@ def test_an_engine_that_prints(
 def test_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, library: str) -> None:
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(xlamem.UsageError, match=rf"pip install 'xlamem\[{engine}\]'"):
-        convert(DUMPS, to=tmp_path / "out", engine=engine)
+        convert(*FEW, to=tmp_path / "out", engine=engine)
 
 
 class Never(Executor):
@@ -120,7 +120,7 @@ def test_a_cluster_that_never_has_a_worker(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(
         engines.ENGINES, "never", lambda *_: nullcontext(pool.Pool(Never(), 2, count_workers=lambda: 0))
     )
-    assert main(["convert", str(DUMPS), "--to", str(tmp_path / "out"), "--engine", "never", "--quiet"]) == 2
+    assert main(["convert", *map(str, FEW), "--to", str(tmp_path / "out"), "--engine", "never", "--quiet"]) == 2
 
 
 # -- drivers that are killed ---------------------------------------------------------------------
@@ -140,7 +140,7 @@ def kill_drivers(folder: Path, *options: str, times: int) -> Path:
     chance = random.Random(11)
     script, dest = folder / "driver.py", folder / "out"
     script.write_text(DRIVER)
-    command = [sys.executable, str(script), "convert", str(DUMPS), "--to", str(dest), "--quiet", *options]
+    command = [sys.executable, str(script), "convert", *map(str, FEW), "--to", str(dest), "--quiet", *options]
     entries, killed = dest / "_ledger" / "entries", 0
     while killed < times:
         before = len(list(entries.glob("*")))
@@ -201,7 +201,7 @@ def test_dask_without_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         found.scale(0)
         wait_for(lambda: not found.scheduler.workers)
         with pytest.raises(xlamem.UsageError, match=r"no worker for 0 seconds; what was committed is kept: start work"):
-            xlamem.convert(DUMPS, to=tmp_path / "out", engine="dask", scheduler=found.scheduler_address)
+            xlamem.convert(*FEW, to=tmp_path / "out", engine="dask", scheduler=found.scheduler_address)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -235,11 +235,11 @@ def test_dask_that_is_lost(
 
         with pytest.raises(xlamem.UsageError, match=message):
             xlamem.convert(
-                DUMPS, to=tmp_path / "out", engine="dask", scheduler=found.scheduler_address, progress=lose
+                *FEW, to=tmp_path / "out", engine="dask", scheduler=found.scheduler_address, progress=lose
             )
     n_stored = len(state(tmp_path / "out").stored)
     assert n_stored
-    assert convert(DUMPS, to=tmp_path / "out").already_stored >= n_stored
+    assert convert(*FEW, to=tmp_path / "out").already_stored >= n_stored
 
 
 @pytest.mark.slow
@@ -256,12 +256,12 @@ def test_dask_with_a_worker_killed_midway(tmp_path: Path, clean: Path, small_bat
                 os.kill(pids[0], signal.SIGKILL)
 
         made = xlamem.convert(
-            DUMPS, to=tmp_path / "out", engine="dask", scheduler=found.scheduler_address, progress=kill
+            *FEW, to=tmp_path / "out", engine="dask", scheduler=found.scheduler_address, progress=kill
         )
     assert killed.is_set()
     assert not made.failed
     whole(tmp_path / "out", clean)
-    convert(DUMPS, to=tmp_path / "here")
+    convert(*FEW, to=tmp_path / "here")
     assert contents(tmp_path / "here") == contents(tmp_path / "out")
 
 
@@ -275,7 +275,7 @@ def test_dask_with_a_dump_that_kills_workers(tmp_path: Path, clean: Path) -> Non
     dask = pytest.importorskip("dask")
     # The dump kills four: none need be restarted, which Dask does not always do (see `clusters.dask`).
     with dask.config.set({"distributed.scheduler.allowed-failures": 0}), cluster(tmp_path, deadly, 5) as found:
-        made = xlamem.convert(DUMPS, to=tmp_path / "out", engine="dask", scheduler=found.scheduler_address)
+        made = xlamem.convert(*FEW, to=tmp_path / "out", engine="dask", scheduler=found.scheduler_address)
     assert [POISON in f.uri for f in made.failed] == [True]
     assert made.dumps == len(state(clean).stored) - 1
 
@@ -284,7 +284,7 @@ def test_no_scheduler_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     pytest.importorskip("distributed")
     monkeypatch.setattr(clusters, "DASK_TIMEOUT_SECONDS", 1)
     with pytest.raises(xlamem.UsageError, match="no Dask scheduler"):
-        xlamem.convert(DUMPS, to=tmp_path, engine="dask", scheduler="tcp://127.0.0.1:1")
+        xlamem.convert(*FEW, to=tmp_path, engine="dask", scheduler="tcp://127.0.0.1:1")
 
 
 @pytest.mark.slow
@@ -295,10 +295,10 @@ def test_dask_with_drivers_that_are_killed(tmp_path: Path, clean: Path) -> None:
     with cluster(tmp_path, slow) as found:
         options = ("--engine", "dask", "--scheduler", found.scheduler_address)
         dest = kill_drivers(tmp_path, *options, times=3)
-        made = xlamem.convert(DUMPS, to=dest, engine="dask", scheduler=found.scheduler_address)
+        made = xlamem.convert(*FEW, to=dest, engine="dask", scheduler=found.scheduler_address)
         assert made.dumps > 0
         wait_for(lambda: quiet(dest))
-    convert(DUMPS, to=dest)
+    convert(*FEW, to=dest)
     whole(dest, clean)
 
 
@@ -368,11 +368,11 @@ def start_ray(ray: Any, set_up: Callable[[], None]) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_ray_on_a_cluster_of_its_own(tmp_path: Path, ray: Any, clean: Path) -> None:
-    made = xlamem.convert(DUMPS, to=tmp_path / "out", engine="ray", workers=2)
+    made = xlamem.convert(*FEW, to=tmp_path / "out", engine="ray", workers=2)
     assert not made.failed
     assert not ray.is_initialized()
     whole(tmp_path / "out", clean)
-    convert(DUMPS, to=tmp_path / "here")
+    convert(*FEW, to=tmp_path / "here")
     assert contents(tmp_path / "here") == contents(tmp_path / "out")
 
 
@@ -392,7 +392,7 @@ def test_ray_with_a_worker_killed_midway(
                 os.kill(int(path.name), signal.SIGKILL)
                 break
 
-    made = xlamem.convert(DUMPS, to=tmp_path / "out", engine="ray", progress=kill)
+    made = xlamem.convert(*FEW, to=tmp_path / "out", engine="ray", progress=kill)
     assert len(killed) == 2
     assert not made.failed
     assert ray.is_initialized()  # as before
@@ -403,11 +403,11 @@ def test_ray_with_a_worker_killed_midway(
 @pytest.mark.filterwarnings("ignore")
 def test_ray_with_a_dump_that_kills_workers(tmp_path: Path, ray: Any, clean: Path) -> None:
     start_ray(ray, deadly_worker())
-    made = xlamem.convert(DUMPS, to=tmp_path / "out", engine="ray")
+    made = xlamem.convert(*FEW, to=tmp_path / "out", engine="ray")
     assert [POISON in f.uri for f in made.failed] == [True]
     assert "each of 2 workers that read only this dump died" in made.failed[0].error
     assert made.dumps == len(state(clean).stored) - 1
-    assert convert(DUMPS, to=tmp_path / "out").dumps == 1
+    assert convert(*FEW, to=tmp_path / "out").dumps == 1
     whole(tmp_path / "out", clean)
 
 
@@ -421,11 +421,11 @@ def test_ray_with_drivers_that_are_killed(tmp_path: Path, ray: Any, clean: Path)
     try:
         options = ("--engine", "ray", "--scheduler", cluster.address)
         dest = kill_drivers(tmp_path, *options, times=2)
-        made = xlamem.convert(DUMPS, to=dest, engine="ray", scheduler=cluster.address)
+        made = xlamem.convert(*FEW, to=dest, engine="ray", scheduler=cluster.address)
         assert made.dumps > 0
     finally:
         cluster.shutdown()
-    convert(DUMPS, to=dest)
+    convert(*FEW, to=dest)
     whole(dest, clean)
 
 
@@ -436,7 +436,7 @@ def test_ray_with_an_output_error(tmp_path: Path, ray: Any, monkeypatch: pytest.
     (tmp_path / "out" / "values").mkdir(parents=True)
     (tmp_path / "out" / "values" / "v2").touch()
     with pytest.raises(warehouse.OutputError, match=r"^cannot write to .*/v2: (Not a directory|File exists)$"):
-        xlamem.convert(DUMPS, to=tmp_path / "out", engine="ray", workers=1)
+        xlamem.convert(*FEW, to=tmp_path / "out", engine="ray", workers=1)
 
 
 @pytest.mark.slow
@@ -444,14 +444,14 @@ def test_ray_with_an_output_error(tmp_path: Path, ray: Any, monkeypatch: pytest.
 def test_ray_with_workers_that_cannot_start(tmp_path: Path, ray: Any) -> None:
     start_ray(ray, broken_worker())
     with pytest.raises(xlamem.UsageError, match="the Ray cluster cannot start workers: "):
-        xlamem.convert(DUMPS, to=tmp_path / "out", engine="ray")
+        xlamem.convert(*FEW, to=tmp_path / "out", engine="ray")
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_no_ray_cluster_there(tmp_path: Path, ray: Any) -> None:
     with pytest.raises(xlamem.UsageError, match=r"no Ray cluster answers at 127\.0\.0\.1:1"):
-        xlamem.convert(DUMPS, to=tmp_path / "out", engine="ray", scheduler="127.0.0.1:1")
+        xlamem.convert(*FEW, to=tmp_path / "out", engine="ray", scheduler="127.0.0.1:1")
 
 
 @pytest.mark.slow
@@ -460,7 +460,7 @@ def test_ray_without_workers(tmp_path: Path, ray: Any, monkeypatch: pytest.Monke
     monkeypatch.setattr(pool, "NO_WORKER_SECONDS", 3)
     ray.init("local", num_cpus=0, include_dashboard=False, log_to_driver=False, logging_level="error")
     with pytest.raises(xlamem.UsageError, match="the cluster has had no worker for 3 seconds"):
-        xlamem.convert(DUMPS, to=tmp_path / "out", engine="ray")
+        xlamem.convert(*FEW, to=tmp_path / "out", engine="ray")
 
 
 @pytest.mark.slow
@@ -483,10 +483,10 @@ def test_ray_that_loses_its_workers(
 
     try:
         with pytest.raises(xlamem.UsageError, match="the cluster has had no worker for 3 seconds"):
-            xlamem.convert(DUMPS, to=tmp_path / "out", engine="ray", scheduler=cluster.address, progress=lose)
+            xlamem.convert(*FEW, to=tmp_path / "out", engine="ray", scheduler=cluster.address, progress=lose)
     finally:
         ray.shutdown()
         cluster.shutdown()
     n_stored = len(state(tmp_path / "out").stored)
     assert n_stored
-    assert convert(DUMPS, to=tmp_path / "out").already_stored >= n_stored
+    assert convert(*FEW, to=tmp_path / "out").already_stored >= n_stored

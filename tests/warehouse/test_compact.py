@@ -20,7 +20,8 @@ from test_convert import broken, convert, on_disk, state, stored
 
 import xlamem
 from xlamem import schema, warehouse
-from xlamem.warehouse import checkpoints, compaction, ledger, parquet, plan
+from xlamem.warehouse import checkpoints, compaction, parquet, plan
+from xlamem.warehouse import ledger as ledgers
 from xlamem.warehouse.storage import Storage
 
 NAMES = sorted(path.name for path in DUMPS.iterdir())
@@ -29,9 +30,9 @@ NIGHTS = {"1": NAMES[::3], "2": NAMES[1::3], "3": NAMES[::2]}
 
 def rows(dest: Path) -> dict[str, list[str]]:
     """All rows of all tables; those of a dump in their order."""
-    found = {}
+    found, ledger = {}, state(dest)
     for name in schema.WAREHOUSE:
-        table = stored(dest, name)
+        table = stored(dest, name, ledger)
         lines = table.to_pylist()
         if "content_id" in table.column_names:
             lines = sorted(lines, key=lambda row: row["content_id"])  # stable
@@ -141,7 +142,7 @@ def test_slices_and_small_row_groups(dest: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_dataset_grows_and_shrinks_afterwards(dest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "CHECKPOINT_INTERVAL", 2)
+    monkeypatch.setattr(ledgers, "CHECKPOINT_INTERVAL", 2)
     monkeypatch.setattr(checkpoints, "FOLD_SECONDS", -1)
     before = rows(dest)
     for attempt in range(3):
@@ -182,7 +183,7 @@ def test_a_batch_that_is_merged_twice_keeps_the_labels_of_its_runs(tmp_path: Pat
 
 def test_another_version_replaces_dumps_of_a_merged_batch(dest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In workers, which get the batch with all its dumps; also if these are in a checkpoint."""
-    monkeypatch.setattr(ledger, "CHECKPOINT_INTERVAL", 1)
+    monkeypatch.setattr(ledgers, "CHECKPOINT_INTERVAL", 1)
     warehouse.compact(dest)
     before, ids = stored(dest, "values").num_rows, {*state(dest).stored}
     monkeypatch.setattr(xlamem, "__version__", "99")
@@ -233,7 +234,7 @@ def test_large_batches_are_left_alone(dest: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("when", every(2, ["before", "after"]))
 def test_killed_at_every_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
-    monkeypatch.setattr(ledger, "CHECKPOINT_INTERVAL", 2)
+    monkeypatch.setattr(ledgers, "CHECKPOINT_INTERVAL", 2)
     monkeypatch.setattr(checkpoints, "FOLD_SECONDS", -1)
     start, dest = tmp_path / "start", tmp_path / "out"
     for night in range(3):

@@ -45,9 +45,9 @@ def state(dest: Path) -> State:
     return Ledger(Storage(dest)).state
 
 
-def stored(dest: Path, table: str) -> pa.Table:
-    """What a reader sees, by the ledger."""
-    files = state(dest).files(table)
+def stored(dest: Path, table: str, ledger: State | None = None) -> pa.Table:
+    """What a reader sees, by the ledger, which need not be read for each table."""
+    files = (ledger or state(dest)).files(table)
     spec = schema.WAREHOUSE[table]
     tables = [spec.parquet.empty_table(), *(pq.read_table(dest / f.path, partitioning=None) for f in files)]
     return pa.concat_tables(tables).cast(spec.warehouse)
@@ -90,7 +90,8 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_table_is_that_of_the_dump(everything: Path) -> None:
-    tables = {name: stored(everything, name) for name in schema.WAREHOUSE}
+    ledger = state(everything)
+    tables = {name: stored(everything, name, ledger) for name in schema.WAREHOUSE}
     for name, table in tables.items():
         assert table.schema == schema.WAREHOUSE[name].warehouse, name
     assert tables["occurrences"].num_rows == len(xlamem.find(DUMPS))
@@ -125,17 +126,20 @@ def bill_by_line(dump: xlamem.Dump) -> list[dict[str, Any]]:
 
 def test_derived_tables_are_those_of_the_dump(everything: Path) -> None:
     dumps = 0
+    ledger = state(everything)
+    names = ("files", "peaks", "explain_causes", "bills", "peak_members", "scopes")
+    tables = {name: stored(everything, name, ledger) for name in names}
     for source in xlamem.find(DUMPS):
         dump = xlamem.read(source)
         (i,) = {
             r["content_id"]
-            for r in stored(everything, "files").to_pylist()
+            for r in tables["files"].to_pylist()
             if r["uri"] in {m.location for m in source.members}
         } or {None}
         if i is None or not dump.allocations.num_rows:
             continue
         dumps += 1
-        peaks = {(r["memory_space"], r["page"], r["definition"]): r for r in of(stored(everything, "peaks"), i)}
+        peaks = {(r["memory_space"], r["page"], r["definition"]): r for r in of(tables["peaks"], i)}
         spaces = xlamem.peak(dump).spaces.to_pylist()
         assert len({k[:2] for k in peaks if k[0] is not None}) == len(spaces)
         for s in spaces:
@@ -160,9 +164,9 @@ def test_derived_tables_are_those_of_the_dump(everything: Path) -> None:
                 for r in xlamem.explain_causes(dump).to_pylist()
                 if r["name"] not in ("xprof", "xla_rule", "device_total")
             ]
-            causes = [(r["definition"], *(r[k] for k in keys)) for r in of(stored(everything, "explain_causes"), i)]
+            causes = [(r["definition"], *(r[k] for k in keys)) for r in of(tables["explain_causes"], i)]
             assert sorted(causes, key=str) == sorted(wanted, key=str)
-        assert of(stored(everything, "bills"), i) == bill_by_line(dump)
+        assert of(tables["bills"], i) == bill_by_line(dump)
         in_use = ("parameters", "donated", "outputs", "constants", "temporaries")
         bill = [r for r in xlamem.bill(dump).to_pylist() if r["account"] == "device_total"]
         device_peak = peaks.get((None, None, "device_peak"))
@@ -176,13 +180,13 @@ def test_derived_tables_are_those_of_the_dump(everything: Path) -> None:
             assert (printed["bytes"], printed["time"]) == (module["printed_peak_bytes"], module["printed_peak_time"])
         if dump.live_ranges.num_rows:
             held = with_printed_names(dump, xlamem.live_set(dump)).to_pylist()
-            members = of(stored(everything, "peak_members"), i)
+            members = of(tables["peak_members"], i)
             for s in spaces:
                 mine = [r for r in held if (r["color"], r["page"]) == (s["color"], s["page"])][:20]
                 theirs = [r for r in members if (r["color"], r["page"]) == (s["color"], s["page"])]
                 assert [r.pop("rank") for r in theirs] == list(range(len(mine)))
                 assert theirs == mine
-            scopes = of(stored(everything, "scopes"), i)
+            scopes = of(tables["scopes"], i)
             assert {(r["memory_space"], r["scope"]): (r["bytes"], r["n"]) for r in scopes} == scopes_of(held)
     assert dumps > 20
 
@@ -362,7 +366,8 @@ def test_new_dumps_are_appended(tmp_path: Path) -> None:
 
 def counts(dest: Path) -> dict[str, int]:
     """Rows by table, without those that every run adds."""
-    return {name: stored(dest, name).num_rows for name in schema.WAREHOUSE if name not in PER_RUN}
+    ledger = state(dest)
+    return {name: stored(dest, name, ledger).num_rows for name in schema.WAREHOUSE if name not in PER_RUN}
 
 
 def test_reprocess_replaces(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import itertools
 import re
@@ -34,6 +35,13 @@ PER_RUN = {"modules", "occurrences", "runs", "labels", "quarantine"}
 def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
     forge_files(folder := tmp_path_factory.mktemp("dump"), seed=3, megabytes=0.4)
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_heap() -> None:
+    """A large dump is converted with many collections of garbage: they need not look at all that is there already."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -521,21 +521,21 @@ def test_entries_before_checkpoints_of_version_02_are_kept(tmp_path: Path) -> No
 def test_checkpoints_killed_at_every_write(tmp_path: Path, often: None) -> None:
     """Readers see all that was committed, and the next run continues."""
     sources = [DUMPS / "cpu-jaxlib-0.5.3-tuple3", DUMPS / "cpu-killed-at-buffer-assignment"]
-    start, dest = tmp_path / "start", tmp_path / "out"
+    start, dest, tables = tmp_path / "start", tmp_path / "out", ["modules", "values"]
     for i in range(5):
-        convert(sources[0], to=start, labels={"night": str(i)})
+        convert(sources[0], to=start, labels={"night": str(i)}, tables=tables)
     for when in ("before", "after"):
         write = 0
         while True:
             shutil.rmtree(dest, ignore_errors=True)
             shutil.copytree(start, dest)
-            last = killed(lambda: convert(*sources, to=dest, labels={"night": "5"}), write, when)
+            last = killed(lambda: convert(*sources, to=dest, labels={"night": "5"}, tables=tables), write, when)
             found = state(dest)
             assert all((dest / file.path).exists() for file in found.files())
             assert len(found.stored) == len(stored(dest, "modules")) in (1, 2)
             if not last:
                 break
-            convert(*sources, to=dest, labels={"night": "5"})
+            convert(*sources, to=dest, labels={"night": "5"}, tables=tables)
             assert counts(dest)["occurrences"] == 7
             assert len(stored(dest, "modules")) == len(state(dest).stored) == 2
             assert on_disk(dest) == {f.path for f in state(dest).files()}

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -66,6 +67,12 @@ def rows(dest: Path, table: str, *without: str) -> list[str]:
     return sorted(re.sub(r"'[^']*/nights/", "'", repr(row)) for row in lists.to_pylist())
 
 
+@cache
+def fresh_rows(fresh: Path, table: str, *without: str) -> list[str]:
+    """Those of the fresh dataset, which no test changes."""
+    return rows(fresh, table, *without)
+
+
 def whole(dest: Path, fresh: Path) -> None:
     """Every content is there once with all of its rows, and every occurrence of version 1."""
     assert xlamem.Dataset(dest).ids == xlamem.Dataset(fresh).ids
@@ -73,8 +80,8 @@ def whole(dest: Path, fresh: Path) -> None:
     if any(batch.is_old for batch in state(dest).batches.values()):
         later += ["program_fp", "interface_fp"]
     for table in schema.WAREHOUSE.keys() - schema.RUN_TABLES.keys():
-        assert rows(dest, table, *LINEAGE, *later) == rows(fresh, table, *LINEAGE, *later), table
-    found, wanted = (rows(d, "occurrences", *DATED, *FRAME) for d in (dest, fresh))
+        assert rows(dest, table, *LINEAGE, *later) == fresh_rows(fresh, table, *LINEAGE, *later), table
+    found, wanted = rows(dest, "occurrences", *DATED, *FRAME), fresh_rows(fresh, "occurrences", *DATED, *FRAME)
     duplicates = [row for row in wanted if "again.tar" in row or "'b/four'" in row or "/four/" in row]
     assert len(duplicates) == 3  # the copies in archives, of which version 1 kept no trace, and what it could not read
     assert found == sorted(set(wanted) - set(duplicates))
@@ -187,7 +194,7 @@ def test_it_grows_without_a_migration(old: Path, fresh: Path, nights: dict[str, 
     dataset = xlamem.Dataset(old)
     assert dataset.ids == xlamem.Dataset(fresh).ids
     for table in schema.WAREHOUSE.keys() - {*schema.RUN_TABLES, "modules", "files"}:
-        assert rows(old, table) == rows(fresh, table) or table == "diagnostics", table
+        assert rows(old, table) == fresh_rows(fresh, table) or table == "diagnostics", table
     seen = dataset.sql("SELECT label_night AS night, count(*) AS n FROM dumps GROUP BY 1 ORDER BY 1").to_pylist()
     assert seen == [{"night": "2025-01-30", "n": 4}, {"night": "2025-01-31", "n": 6}, {"night": "2025-02-01", "n": 1}]
     again = xlamem.convert(SMALL, to=old, labels={"night": "2025-02-01", "commit": "c3"}, engine="here")
