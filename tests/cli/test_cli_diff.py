@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import tarfile
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,12 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         return cli.main(["diff", *map(str, args)]), *capsys.readouterr()
 
     return call
+
+
+@cache
+def difference(a: Path, b: Path) -> xlamem.Diff:
+    """What several tests compare with what the command says."""
+    return xlamem.diff(a, b)
 
 
 def without(folder: Path, target: Path, role: str) -> Path:
@@ -87,11 +94,12 @@ def test_the_screen(run: Any, a: Path, b: Path) -> None:
     assert (status, err) == (0, "")
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 80
-    assert " ".join(out.partition("\n\n")[0].split()) == " ".join(xlamem.diff(a, b).verdict.split())
+    assert " ".join(out.partition("\n\n")[0].split()) == " ".join(difference(a, b).verdict.split())
 
 
-@pytest.mark.parametrize(("a", "b"), PAIRS, ids=IDS)
-def test_the_columns_add_up(run: Any, a: Path, b: Path) -> None:
+@pytest.mark.parametrize("sides", every(2, PAIRS), ids=IDS)
+def test_the_columns_add_up(run: Any, sides: tuple[Path, Path]) -> None:
+    a, b = sides
     for options in ((), ("--limit", 1), ("--by", "scope,phase"), ("--by", "edit")):
         lines = run(a, b, *options)[1].splitlines()
         for pattern in ("must fit [-+±]", "peak [-+±]"):
@@ -180,9 +188,10 @@ def test_the_state_of_both_sides_is_visible(run: Any, tmp_path: Path) -> None:
         assert not re.search("peak (of|[-+])|^ +peak|in use", out)
 
 
-@pytest.mark.parametrize(("a", "b"), list(pairwise(EVERY)), ids=lambda folder: folder.name)
-def test_unrelated_dumps(run: Any, a: Path, b: Path) -> None:
+@pytest.mark.parametrize("sides", every(2, pairwise(EVERY)), ids=lambda sides: f"{sides[0].name} {sides[1].name}")
+def test_unrelated_dumps(run: Any, sides: tuple[Path, Path]) -> None:
     """Other platforms and releases, dumps without live ranges, truncated ones, several programs on one side."""
+    a, b = sides  # each dump is on a side of one quick test
     status, out, error = run(a, b)
     if "killed" in a.name + b.name:
         assert (status, out) == (2, "")
@@ -205,7 +214,7 @@ def test_a_dump_against_nothing(run: Any, tmp_path: Path) -> None:
 
 def test_json(run: Any) -> None:
     data = json.loads(run(SCAN, REMAT, "--json")[1])
-    d = xlamem.diff(SCAN, REMAT)
+    d = difference(SCAN, REMAT)
     assert data["format"] == "xlamem.diff"
     assert data["verdict"] == d.verdict
     assert data["account_differences"] == d.accounts.to_pylist()
@@ -259,7 +268,7 @@ def cells(line: str) -> list[str]:
 def test_markdown(run: Any, a: Path, b: Path) -> None:
     out = run(a, b, "--markdown")[1]
     verdict, accounts, buffers, *_ = out.split("\n\n")
-    assert re.sub(r"\\(.)", r"\1", verdict) == f"**{xlamem.diff(a, b).verdict}**"
+    assert re.sub(r"\\(.)", r"\1", verdict) == f"**{difference(a, b).verdict}**"
     for text, n_columns in ((accounts, 6), (buffers, 7)):
         assert {len(cells(line)) for line in text.splitlines()} == {n_columns}
     assert cells(accounts.splitlines()[2])[:2] == [r"device\_total", "must fit"]
@@ -368,7 +377,7 @@ def test_two_directories(run: Any, sides: tuple[Path, Path]) -> None:
     assert changed.endswith("/0004.jit_train_step")
     assert {line.split()[2] for line in alone if line} == {"[GONE]", "[NEW]"}
     assert run(SCAN, REMAT)[1].partition("device_total")[2] in out
-    assert f"/0004.jit_train_step {xlamem.diff(SCAN, REMAT).verdict} A " in " ".join(out.split())
+    assert f"/0004.jit_train_step {difference(SCAN, REMAT).verdict} A " in " ".join(out.split())
     assert max(map(len, lines)) <= 80
     assert run(*sides, "--exit-code")[0] == 0
     assert run(*reversed(sides), "--exit-code")[0] == 1
@@ -446,8 +455,8 @@ def test_growth_has_one_definition(run: Any, tmp_path: Path, edit: str) -> None:
     one = [next(side.glob("*-buffer-assignment.txt")) for side in (a, b)]
     labels = ("--label", "commit=1", "--label", "commit=2")
     for arguments in (one, (a, b), (dataset, *labels), (dataset, "--over", "commit")):
-        assert run(*arguments, "--exit-code")[0] == expected, arguments
-        assert json.loads(run(*arguments, "--json")[1])["grown"] is expected, arguments
+        code, out, _ = run(*arguments, "--exit-code", "--json")
+        assert (code, json.loads(out)["grown"]) == (expected, expected), arguments
     d = xlamem.diff(*one)
     assert (d.has_grown, d.grown) == (expected, {"nothing": [], "host": ["host"]}.get(edit, ["device_total", "memory"]))
 
@@ -461,9 +470,9 @@ def test_formats_of_two_directories(run: Any, sides: tuple[Path, Path]) -> None:
     data = json.loads(run(*sides, "--json")[1])
     pairs = xlamem.pair(*sides)
     assert (data["n_changed"], data["n_new"], data["n_gone"], data["n_programs"]) == (1, 1, 1, 4)
-    assert data["largest"] == xlamem.diff(SCAN, REMAT).verdict
+    assert data["largest"] == difference(SCAN, REMAT).verdict
     assert sorted(map(str, data["pairs"])) == sorted(map(str, pairs.to_pylist()))
-    assert data["pairs"][0]["device_total_a"] == xlamem.diff(SCAN, REMAT).accounts["reserved_a"][0].as_py()
+    assert data["pairs"][0]["device_total_a"] == difference(SCAN, REMAT).accounts["reserved_a"][0].as_py()
     rows = list(csv.DictReader(io.StringIO(run(*sides, "--csv")[1])))
     assert tuple(rows[0]) == schema.COMPARED["pairs"].names
     keys = "program_a", "program_b"
@@ -560,7 +569,7 @@ def test_a_dump_of_a_dataset(tmp_path: Path) -> None:
     dataset = xlamem.Dataset(tmp_path)
     stored = {d.source.location: d for d in map(dataset.read, dataset.ids)}
     before, after = (next(d for k, d in stored.items() if f"{p.name}" in k) for p in (SCAN, REMAT))
-    d, expected = xlamem.diff(before, after), xlamem.diff(SCAN, REMAT)
+    d, expected = xlamem.diff(before, after), difference(SCAN, REMAT)
     assert d.accounts.equals(expected.accounts)
     assert isinstance(d.buffers, pa.Table)
     assert d.buffers["change"].to_pylist() == expected.buffers["change"].to_pylist()

@@ -107,7 +107,11 @@ def test_the_command_of_the_advice(run: Any) -> None:
 
 
 @pytest.mark.parametrize("columns", every(4, [80, 60, 120, 200]))
-@pytest.mark.parametrize("verb", ["peak", "top", "top --by buffer", "explain", "show idle"])
+@pytest.mark.parametrize(
+    "verb",
+    # test_screens.py looks at all screens of the last two.
+    ["top", "top --by buffer", "show idle", *(pytest.param(v, marks=pytest.mark.slow) for v in ("peak", "explain"))],
+)
 def test_lines_fit(run: Any, verb: str, columns: int) -> None:
     for path in ALL:
         sources = xlamem.find(path)

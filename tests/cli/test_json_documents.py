@@ -134,9 +134,10 @@ def test_documents_of_one_program(source: xlamem.Source, printed: Printed, tmp_p
 
 def test_documents_of_many_programs(printed: Printed) -> None:
     printed("peak", "peak", DUMPS, "--limit", 1, "--capacity", "1GiB")
-    printed("info", "info", DUMPS, DUMPS)
+    printed("info", "info", DUMPS)
     printed("check", "check", DUMPS, "--device", "v5e")
-    printed("check", "check", DUMPS, "--max-device-total", "1KiB")
+    printed("info", "info", MLP, CPU)
+    printed("check", "check", MLP, CPU, "--max-device-total", "1KiB")
 
 
 def test_other_options(printed: Printed, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,14 +54,15 @@ def test_one_rule(run: Any, tmp_path: Path, texts: Mapping[str, str], code: int,
         "labels": (dataset, "--label", "commit=1", "--label", "commit=2"),
         "points": (dataset, "--over", "commit"),
     }
-    assert {name: run(*args, "--exit-code")[0] for name, args in sides.items()} == dict.fromkeys(sides, code)
+    screens = {name: run(*args, "--exit-code") for name, args in sides.items()}
+    assert {name: found for name, (found, _) in screens.items()} == dict.fromkeys(sides, code)
     for name, args in sides.items():
         assert json.loads(run(*args, "--json")[1])["is_known"] == (code == 0)
-        for out in (run(*args)[1], run(*args, "--markdown")[1]):
+        for out in (screens[name][1], run(*args, "--markdown")[1]):
             assert ("known" in out) == bool(code)
             assert name == "dumps" or reason in out
-    summary = run(*sides["points"])[1].splitlines()[0]
+    summary = screens["points"][1].splitlines()[0]
     unknown = ", 1 not known at some points" if code else ""
     assert summary.endswith(f": 0 changed{unknown}, 2 without a {'known ' if code else ''}change.")
-    first = run(*sides["directories"])[1].splitlines()[0]
+    first = screens["directories"][1].splitlines()[0]
     assert first == ("2 programs: 0 changed, 1 unknown, 1 the same." if code else "Nothing changed: 2 programs.")
