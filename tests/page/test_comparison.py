@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from importlib import resources
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +28,17 @@ def compared(a: xlamem.Dump, b: xlamem.Dump) -> tuple[Diff, Difference]:
     return d, difference(d, *ids)
 
 
+@cache
+def sides_of(pair: Pair) -> tuple[xlamem.Dump, xlamem.Dump]:
+    return pair.sides()
+
+
+@cache
+def compared_sides(pair: Pair) -> tuple[Diff, Difference]:
+    """The difference of a pair and its model, which several tests look at."""
+    return compared(*sides_of(pair))
+
+
 def assert_adds_up(waterfall: Waterfall) -> None:
     assert waterfall.a + sum(row["change"] for row in waterfall.rows) == waterfall.b
 
@@ -37,8 +49,7 @@ def assert_ascending(steps: Any) -> None:
 
 @pytest.mark.parametrize("pair", every(3, stored()), ids=lambda pair: pair.name)
 def test_the_waterfalls_of_a_pair_add_up(pair: Pair) -> None:
-    a, b = pair.sides()
-    d, model = compared(a, b)
+    d, model = compared_sides(pair)
     numbers = {row["account"]: row for row in d.accounts.to_pylist()}
     assert model.accounts[0].account == "device_total"
     for account in model.accounts:
@@ -55,21 +66,18 @@ def test_the_waterfalls_of_a_pair_add_up(pair: Pair) -> None:
 
 @pytest.mark.parametrize("pair", every(3, stored()), ids=lambda pair: pair.name)
 def test_steps_and_buffers_of_a_pair_correspond(pair: Pair) -> None:
-    a, b = pair.sides()
-    d, model = compared(a, b)
-    assert_ascending(model.steps.a)
+    d, model = compared_sides(pair)
     assert_ascending(model.steps.b)
     matched = dict(zip(*(steps.tolist() for steps in d._matching.steps_in_order[0]), strict=True))
     assert all(matched[s] == t for s, t in zip(model.steps.a.tolist(), model.steps.b.tolist(), strict=True))
-    ids = [np.sort(dump.values["value_id"].to_numpy()) for dump in (a, b)]
+    ids = [np.sort(dump.values["value_id"].to_numpy()) for dump in sides_of(pair)]
     pairs = {(row["value_id_a"], row["value_id_b"]) for row in d.matches.to_pylist()}
     assert set(zip(ids[0][model.buffers.a].tolist(), ids[1][model.buffers.b].tolist(), strict=True)) == pairs
 
 
 @pytest.mark.parametrize("pair", stored()[::8], ids=lambda pair: pair.name)
 def test_the_buffers_of_a_row_change_by_its_bytes(pair: Pair) -> None:
-    a, b = pair.sides()
-    d, model = compared(a, b)
+    d, model = compared_sides(pair)
     buffers = d.buffers.to_pylist()
     for account in model.accounts:
         own = [row for row in buffers if row["account"] == account.account]
@@ -83,8 +91,8 @@ def test_the_buffers_of_a_row_change_by_its_bytes(pair: Pair) -> None:
 
 
 def test_a_buffer_that_a_model_leaves_out_is_paired_with_none() -> None:
-    a, b = stored()[1].sides()
-    d = diff(a, b)
+    a, b = sides_of(stored()[1])
+    d, _ = compared_sides(stored()[1])
     ids = [np.sort(dump.values["value_id"].to_numpy()) for dump in (a, b)]
     shown = ids[0][::2]
     model = difference(d, shown, ids[1])
@@ -116,7 +124,7 @@ def test_a_program_compared_with_itself_has_no_rows() -> None:
 def test_smaller_groups_are_one_row() -> None:
     found = False
     for pair in stored()[::4]:
-        _, model = compared(*pair.sides())
+        _, model = compared_sides(pair)
         for account in model.accounts:
             rest = [row for row in account.peak.rows if row["label"].endswith("smaller groups")]
             assert len(rest) <= 1
@@ -125,7 +133,7 @@ def test_smaller_groups_are_one_row() -> None:
 
 
 def test_edits_are_those_that_the_terminal_ranks() -> None:
-    d, model = compared(*stored()[1].sides())
+    d, model = compared_sides(stored()[1])
     assert [edit["text"] for edit in model.edits][:1] == [d.verdict.split(": ", 1)[1].split(" (")[0].rstrip(".")]
     assert {edit["text"] for edit in model.edits} == set(d.edits["text"].to_pylist())
 
@@ -133,7 +141,7 @@ def test_edits_are_those_that_the_terminal_ranks() -> None:
 @pytest.mark.parametrize("pair", stored()[::4], ids=lambda pair: pair.name)
 def test_the_model_is_as_the_schema_says(pair: Pair) -> None:
     schema = json.loads(resources.files("xlamem.page").joinpath("report.schema.json").read_text("utf-8"))
-    _, model = compared(*pair.sides())
+    _, model = compared_sides(pair)
     jsonschema.validate(as_json(model), {"$ref": "#/$defs/Difference", "$defs": schema["$defs"]})
 
 

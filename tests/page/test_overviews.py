@@ -14,7 +14,7 @@ from conftest import DUMPS
 from pairs import Pair, stored
 
 import xlamem
-from xlamem.compare.difference import diff
+from xlamem.compare.difference import Diff, diff
 from xlamem.compare.verdict import signed
 from xlamem.formatting import size
 from xlamem.page.writing import report
@@ -31,6 +31,11 @@ MINUS = "\N{MINUS SIGN}"
 @pytest.fixture(scope="module")
 def pair() -> Pair:
     return next(p for p in stored() if p.name == "v5e-layer-added-sgd")
+
+
+@pytest.fixture(scope="module")
+def difference(pair: Pair) -> Diff:
+    return diff(*pair.sides())
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +63,8 @@ def choose(page: Page, group: str, name: str) -> None:
 # -- two programs --------------------------------------------------------------------------------
 
 
-def test_a_comparison_states_what_changed(show: Show, compared: Path, pair: Pair) -> None:
-    page, d = show(compared), diff(*pair.sides())
+def test_a_comparison_states_what_changed(show: Show, compared: Path, difference: Diff) -> None:
+    page, d = show(compared), difference
     assert page.locator("#difference .headline").inner_text() == d.verdict
     figures = [python_sign(text) for text in texts(page.locator("#difference .figure"))]
     assert figures == [signed(d.device_total_change), signed(d.peak_change)]
@@ -86,9 +91,9 @@ def test_a_comparison_without_peaks(show: Show, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", ["Must fit", "In use at the peak"])
 def test_the_rows_of_a_waterfall_are_those_of_the_difference(
-    show: Show, compared: Path, pair: Pair, number: str
+    show: Show, compared: Path, difference: Diff, number: str
 ) -> None:
-    page, d = show(compared), diff(*pair.sides())
+    page, d = show(compared), difference
     choose(page, "Number", number)
     rows = [python_sign(text) for text in texts(page.locator(".waterfall tbody td.number"))]
     total = d.accounts.to_pylist()[0]
@@ -100,8 +105,8 @@ def test_the_rows_of_a_waterfall_are_those_of_the_difference(
     assert changes[0] + sum(changes[1:-1]) == changes[-1]
 
 
-def test_memory_spaces_can_be_chosen(show: Show, compared: Path, pair: Pair) -> None:
-    page, d = show(compared), diff(*pair.sides())
+def test_memory_spaces_can_be_chosen(show: Show, compared: Path, difference: Diff) -> None:
+    page, d = show(compared), difference
     choose(page, "Memory space", "vmem")
     (row,) = [row for row in d.accounts.to_pylist() if row["account"] == "vmem"]
     choose(page, "Number", "In use at the peak")
@@ -134,8 +139,8 @@ def test_selecting_a_buffer_selects_its_partner(show: Show, compared: Path) -> N
     assert names.count("params__embedding__.1") >= 2
 
 
-def test_the_cursor_of_both_timelines_moves_together(show: Show, compared: Path, pair: Pair) -> None:
-    page, d = show(compared), diff(*pair.sides())
+def test_the_cursor_of_both_timelines_moves_together(show: Show, compared: Path, difference: Diff) -> None:
+    page, d = show(compared), difference
     total = d.accounts.to_pylist()[0]
     words = page.locator(".aligned-side .status")
     page.get_by_role("button", name="Peak of B").click()

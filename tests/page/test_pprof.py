@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -80,9 +81,14 @@ def in_tool(*arguments: object, folder: Path) -> str:
 # -- the profile itself
 
 
+@cache
+def read(source: Source) -> xlamem.Dump:
+    return xlamem.read(source)
+
+
 def timed(source: Source) -> xlamem.Dump:
-    """Read a dump with live ranges."""
-    dump = xlamem.read(source)
+    """Return a dump with live ranges."""
+    dump = read(source)
     if not dump.live_ranges.num_rows:
         pytest.skip("no live ranges")
     return dump
