@@ -7,6 +7,7 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import cache
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,9 @@ VALUES, STEPS = 500, 700
 # ---------------------------------------------------------------- dumps and helpers
 
 
+@cache
 def hostile_dump(seed: int, **options: int) -> xlamem.Dump:
+    """A dump that several tests read only."""
     return xlamem.read(render(hostile(seed, **options))["buffer-assignment"])
 
 
@@ -62,6 +65,12 @@ def real(request: pytest.FixtureRequest) -> xlamem.Dump:
     source: Source = request.param
     if "tuple_args_2500.tar" in source.location:
         pytest.skip("hundreds of megabytes")
+    return read(source)
+
+
+@cache
+def read(source: Source) -> xlamem.Dump:
+    """A dump that several tests read only."""
     return xlamem.read(source)
 
 
@@ -164,7 +173,7 @@ def test_windows_do_not_change_numbers(seed: int, monkeypatch: pytest.MonkeyPatc
     steps, top = compute.occupancy(whole), compute.peak(whole)
     monkeypatch.setattr(in_use, "MAX_SWEPT_VALUES", 3)
     monkeypatch.setattr(in_use, "MAX_CELLS", 1)
-    parts = hostile_dump(seed, size=16)
+    parts = hostile_dump.__wrapped__(seed, size=16)  # nothing is known of it so far
     again = compute.peak(parts)
     assert again.spaces.equals(top.spaces)
     assert again.plateaus.equals(top.plateaus)
