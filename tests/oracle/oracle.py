@@ -10,6 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 Row = dict[str, Any]
@@ -223,6 +224,7 @@ def stop(text: str, start: int, stops: str) -> int:
     return i
 
 
+@lru_cache(1 << 16)
 def shape_facts(text: str) -> tuple[str | None, int | None]:
     """Element type and unpadded size of a shape; None where its form is not known."""
     if text.startswith("b("):
@@ -309,6 +311,13 @@ def words(text: str) -> list[str]:
 
 def instruction(text: str) -> Row | None:
     """The row of one instruction text; None if it has not the form of one."""
+    row = _instruction(text)
+    return row and dict(row)
+
+
+@lru_cache(1 << 16)
+def _instruction(text: str) -> Row | None:
+    """The same, once for texts that a changed dump still has."""
     name = re.compile(rf"%{NAME} = ").match(text)
     if not name:
         return None

@@ -75,7 +75,9 @@ def check(data: bytes, role: str, at: int, platform: Any, full: dict[str, list[A
 
 
 @pytest.mark.parametrize(("source", "role"), targets(5))
-def test_cut(source: Source, role: str) -> None:
+@pytest.mark.parametrize("most", [150, pytest.param(None, marks=pytest.mark.slow)])
+def test_cut(source: Source, role: str, most: int | None) -> None:
+    """At the ends of `most` lines or of all, and at other places."""
     members = texts(source)
     data = members[role]
     platform = xlamem.read(source).modules["platform"][0].as_py()
@@ -85,7 +87,8 @@ def test_cut(source: Source, role: str) -> None:
     if sum(len(d) for r, d in members.items() if r != "hlo") <= SMALL:
         places = list(range(len(data)))
     else:
-        places = sorted({*lines, *(rng.randrange(len(data)) for _ in range(100))})
+        ends = rng.sample(lines, min(most or len(lines), len(lines)))
+        places = sorted({*ends, *(rng.randrange(len(data)) for _ in range(len(ends) // 3))})
     for at in places:
         check(data, role, at, platform, full)
     # The slow reader is slow: it looks at a sample of the same cuts, of the whole dump, line ends among them.
