@@ -72,7 +72,7 @@ compiled_ahead = train_step.lower(*arguments(8)).compile()
 
 
 def test_from_no_baseline_to_a_lost_donation_and_back(pytester: pytest.Pytester) -> None:
-    """Blessed; a donation is lost, red in every worker with the line and the cause; blessed with workers, green."""
+    """Blessed; a donation is lost, red in every worker with the line and the cause; blessed again, green."""
     pytester.makepyfile(model=MODEL, test_model=TESTS)
     blessed = pytester.runpytest_subprocess("--xlamem-bless")
     blessed.assert_outcomes(passed=5, failed=1)
@@ -94,7 +94,7 @@ def test_from_no_baseline_to_a_lost_donation_and_back(pytester: pytest.Pytester)
         "*_step?8? *FAILED",
     ])  # fmt: skip
     pytester.makepyfile(test_model=TESTS.replace('donation="required", ', ""))
-    accepted = pytester.runpytest_subprocess("-n", "2", "--xlamem-bless", "-k", "step")
+    accepted = pytester.runpytest_subprocess("--xlamem-bless", "-k", "step")
     accepted.assert_outcomes(passed=2)
     assert [e.n_donated for e in baselines.load(file).entries] == [0, 0]
 
