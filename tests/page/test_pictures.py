@@ -119,6 +119,15 @@ def test_the_verdict_has_the_height_of_the_number_or_of_its_lines() -> None:
     assert [height(n) - height(2) for n in (1, 2, 3, 4)] == [0, 0, 18, 36]
 
 
+@pytest.mark.parametrize(
+    ("name", "page", "shown"), [("host", 0, "host"), ("vmem", 1, "vmem page 1"), ("mmmmmm", 12, "mmmm…e 12")]
+)
+def test_the_names_of_other_memory_spaces(name: str, page: int, shown: str) -> None:
+    program = model(CPU)
+    spaces = [program.spaces[0], replace(program.spaces[0], memory_space=name, page=page)]
+    assert shown in texts(check(picture([replace(program, spaces=spaces)], parts=["timeline"])))
+
+
 def test_two_programs() -> None:
     shown = texts(check(picture([model(CPU), model(TPU)], summary="B needs less than A.")))
     assert shown[0] == "B needs less than A."

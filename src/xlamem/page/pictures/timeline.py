@@ -154,7 +154,8 @@ def _mark(d: Drawing, x: float, y: float, to: float, label: str) -> None:
 def _small_curve(d: Drawing, space: Space, axis: StepAxis, y: float) -> float:
     """Draw another memory space, with a scale of its own."""
     lower = y + SMALL_HEIGHT
-    d.text(PLOT_LEFT - 8, y + 11, fitted(_name(space), PLOT_LEFT - 32, shorten, SMALL), size=SMALL, anchor="end")
+    # From the edge of the picture: `vmem page 1` has room, and the shortest form of longer names.
+    d.text(PLOT_LEFT - 8, y + 11, fitted(_name(space), PLOT_LEFT - 12, shorten, SMALL), size=SMALL, anchor="end")
     d.text(PLOT_LEFT - 8, y + 26, tick_size(space.peak or 0), fill="muted", size=SMALL, anchor="end")
     _area(d, space.usage, axis, lower, SMALL_HEIGHT / max(space.peak or 0, 1))
     d.line(PLOT_LEFT, lower, PLOT_RIGHT, lower, "line")
