@@ -436,6 +436,7 @@ def test_texts_fit() -> None:
     lines = svg.wrapped("one two three " * 20, 200)
     assert all(svg.text_width(line) <= 200 for line in lines)
     assert " ".join(lines) == ("one two three " * 20).strip()
+    assert svg.wrapped(f"{'M' * 50}  {'W' * 50}  three", 200) == ["M" * 50, "W" * 50, "three"]
 
 
 # -- colors

@@ -347,11 +347,13 @@ def test_what_only_moves_bytes_of_the_forward_pass_is_no_phase_of_its_own(
     assert len(phase_bands(compute_program(xlamem.read(tmp_path))).phase) == n
 
 
-@pytest.mark.parametrize(("most", "cells", "n"), [(9, 0, 2), (2, 0, 2), (1, 10**9, 1), (1, 0, 1)])
-def test_memory_spaces_with_a_curve(most: int, cells: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("most", "rows", "n"), [(9, 0, 3), (3, 0, 3), (2, 2, 2), (2, 1, 1), (2, 0, 1), (1, 9, 1)]
+)
+def test_memory_spaces_with_a_curve(most: int, rows: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All, unless there are too many; the first one always has one."""
-    monkeypatch.setattr(spaces_model, "MAX_SPACES", most)
-    monkeypatch.setattr(spaces_model, "MAX_CELLS", cells)
     p = compute_program(xlamem.read(DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"))
-    ordered = [{"number": 1}, {"number": 0}]
+    monkeypatch.setattr(spaces_model, "MAX_SPACES", most)
+    monkeypatch.setattr(spaces_model, "MAX_CELLS", rows * (p.steps or 0))
+    ordered = [{"number": 1}, {"number": 0}, {"number": 2}]
     assert set(spaces_model._usage(p, ordered)) == {row["number"] for row in ordered[:n]}

@@ -55,6 +55,8 @@ def test_a_directory_in_a_terminal() -> None:
     n = len(listing.programs)
     lines = repr(Report("runs", "directory", listing=Listing(listing.programs * 20, []))).rstrip().split("\n")
     assert lines[0] == "<xlamem.Report of runs>"
+    assert lines[1].rstrip() == "  program    must fit      peak"
+    assert lines[2].rstrip() == "  jit_alpha  9.57 KiB  9.57 KiB"
     assert sum("jit_" in line for line in lines) == N_LISTED
     assert lines[-1].strip() == f"and {20 * n - N_LISTED} smaller programs"
     assert "smaller" not in repr(Report("runs", "directory", listing=listing))
