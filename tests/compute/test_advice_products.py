@@ -477,7 +477,8 @@ def test_samples_in_two_dimensions(shape: str, n: int, make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "uses", "n"), [("f32[64,64]", "dot.2", 0), ("f32[64,16]", "dot.2", 1), ("f32[64,64]", "exp.1", 1)]
+    ("shape", "uses", "n"),
+    [("f32[64,64]", "dot.2", 0), ("f32[64,16]", "dot.2", 1), ("f32[64,64]", "exp.1", 1), ("f32[8,64,64]", "dot.2", 1)],
 )
 def test_covariances_that_an_argument_multiplies(shape: str, uses: str, n: int, make: Make) -> None:
     """Those of a Kalman filter with as many features as samples, in a program that updates no weights."""
@@ -606,6 +607,15 @@ def test_the_lengths_with_most_bytes(make: Make, monkeypatch: pytest.MonkeyPatch
     encoder = others_like(ATTENTION[1:], ("64,64]", "32,32]"), ("64,16]", "32,16]"))
     (row,) = attention_advice(make, argument("source", "s32[8,32]", 1), *encoder, *ATTENTION)
     assert row["shape"] == "f32[8,4,64,64]"
+
+
+@pytest.mark.parametrize(
+    ("shape", "n"), [("f32[8,64,48]", 1), ("f32[8,48,64]", 0), ("f32[8,64,64]", 0), ("f32[8,64]", 0)]
+)
+def test_attention_to_parts_of_images(shape: str, n: int, make: Make) -> None:
+    """What the model computes of an image has the number of parts between samples and features."""
+    image, parts = argument("image", "f32[8,32,32,3]", 0), Buffer("add.1", shape, (0, 2), "jit(f)/jvp()/add")
+    assert len(attention_advice(make, image, parts, *ATTENTION[1:])) == n
 
 
 def test_attention_of_two_models(make: Make) -> None:

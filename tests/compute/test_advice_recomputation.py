@@ -16,6 +16,8 @@ from xlamem.compute.advice.layers import LayerActivations
 from xlamem.compute.advice.rematerialization import offloads
 from xlamem.compute.advice.what_if import WhatIf
 from xlamem.compute.program import program as program_of
+from xlamem.compute.rematerialization import _chunk, offloads
+from xlamem.compute.what_if import WhatIf
 
 # -- recomputation -------------------------------------------------------------------------------
 
@@ -326,6 +328,7 @@ def test_what_code_around_blocks_reads_in_the_backward_pass_is_not_kept(
     """XLA fuses the backward pass of a block with that of what is around it."""
     (row,), (bound,) = stages(make), stages(make, reader=reader)
     assert (row["lower"] - bound["lower"] < 100) == is_alike
+    assert (row["upper"] - bound["upper"] < 100) == is_alike, (row["upper"], bound["upper"])
 
 
 def test_blocks_of_different_sizes_are_no_loop(make: Make) -> None:
@@ -732,6 +735,16 @@ def test_chunks_of_the_loops_that_have_some(make: Make) -> None:
     again = Buffer("g", "f32[64,64]", (4, 5), "jit(f)/transpose(jvp())/while/body/checkpoint/rematted_computation/mul")
     (row,) = advice(program(make, [*buffers, again]), "scan")
     assert row["shape"] == "f32[8,64,64]"
+
+
+@pytest.mark.parametrize(
+    ("trips", "carry", "per_trip", "length"),
+    [(12, 1, 1, 3), (12, 1, 0, 6), (12, 0, 1, 2), (2, 1, 1, None), (7, 1, 1, None),
+     (2 * 4096, 1, 0, 4096), (2 * 4097, 1, 0, 482)],
+)  # fmt: skip
+def test_lengths_of_chunks(trips: int, carry: int, per_trip: int, length: int | None) -> None:
+    """They divide the iterations, and there are several chunks, of which none is too long."""
+    assert _chunk(trips, carry, per_trip) == length
 
 
 def test_slices_of_a_stack_are_not_needed_either(make: Make) -> None:
