@@ -127,6 +127,26 @@ def test_a_loop_over_all_frames_but_one(frames: str, n: int, make: Make) -> None
     assert [r["action"][:37] for r in rows] == ["Halve the batch of `frames` (8 to 4)."] * n
 
 
+def test_as_many_samples_as_iterations_and_one(make: Make) -> None:
+    """A vector has no samples in its second dimension, also if the loop stacks numbers, such as losses."""
+    results = (("f32[23,8,64]", 1), ("f32[23]", 2))
+    stacks = [loop(f"while.1{{{i}}}", 23, "jit(f)/jvp()/while", live=(3, 7))._replace(shape=s) for s, i in results]
+    hidden = Buffer("h", "f32[24,512]", (2, 7), "jit(f)/jvp()/tanh")
+    gradient = Buffer("g", "f32[23,8,64]", (7, 8), "jit(f)/transpose(jvp())/mul")
+    (row,) = advice(program(make, [argument("y", "f32[24]", 0), *stacks, hidden, gradient]), "batch")
+    assert row["action"].startswith("Halve the batch of `y` (24 to 12).")
+
+
+@pytest.mark.parametrize(("trips", "batch"), [(24, "8 to 4"), (5, "24 to 12")])
+def test_a_leading_dimension_that_is_no_number_of_iterations(trips: int, batch: str, make: Make) -> None:
+    """What the backward pass reads of a loop has it. Of this loop, the number is not known, but of another one."""
+    shape = "f32[24,8,64]"
+    stack = Buffer("while.1{1}", shape, (3, 7), "jit(f)/jvp()/while", "while(%init), condition=%cond, body=%body")
+    gradient = Buffer("g", shape, (7, 8), "jit(f)/transpose(jvp())/mul")
+    (row,) = advice(program(make, [argument("x", "f32[24,8,32]", 0), stack, gradient, loop("while.2", trips)]), "batch")
+    assert row["action"].startswith(f"Halve the batch of `x` ({batch}).")
+
+
 def test_an_argument_without_activations_is_not_halved_instead(make: Make) -> None:
     """Such as the index that a program searches for each of its queries."""
     index = argument("index", "f32[4096,64]", 0)
@@ -451,7 +471,7 @@ def test_arguments_and_outputs_halve_as_well(platform: str, make: Make) -> None:
     ("shape", "halves"),
     [
         ("f32[12,64,32]{2,1,0:T(8,128)}", True), ("f32[12,64,32]{2,0,1:T(8,128)}", False),
-        ("f32[768,32]{1,0:T(8,128)}", True), ("f32[768,32]{0,1:T(8,128)}", True),
+        ("f32[768,32]{1,0:T(8,128)}", True), ("f32[768,32]{0,1:T(8,128)}", True), ("f32[768,32]{0,1:T(8,384)}", True),
         ("f32[12,768]{1,0:T(8,128)}", False), ("f32[12,1536,32]{2,1,0:T(8,768)}", True),
     ],
 )  # fmt: skip
