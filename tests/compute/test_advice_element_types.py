@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import attacks
 import numpy as np
 import pytest
 from advice_programs import Buffer, Make, advice, output, program
 
 import xlamem
-from xlamem.compute.hlo_flow import HloFlow, groups
+from xlamem.compute.hlo_flow import HloFlow, groups, operand_items
 from xlamem.parse.hlo_body import HloBody, scan_body
 
 FORWARD, BACKWARD = "jit(f)/jvp()", "jit(f)/transpose(jvp())"
@@ -274,3 +277,12 @@ def test_a_text_without_instructions_has_no_flow() -> None:
 def test_a_dump_without_an_hlo_text_names_no_operation(make: Make) -> None:
     (row,) = (r for r in xlamem.advise(program(make, HELD, "tpu")).to_pylist() if r["kind"] == "dtype")
     assert row["action"].startswith("Compute in bfloat16: these buffers are f32.")
+
+
+@pytest.mark.parametrize(
+    ("row", "number", "item"), [(0, 0, 0), (0, 1, 1), (0, 2, -1), (1, 0, -1), (2, 0, 2), (2, -1, -1), (-1, 0, -1)]
+)
+def test_places_of_operands(row: int, number: int, item: int) -> None:
+    """The first of three instructions has two operands, the last one has one."""
+    body: Any = SimpleNamespace(operand_begin=np.array([0, 2, 2, 3]))
+    assert operand_items(body, np.array([row]), number).tolist() == [item]

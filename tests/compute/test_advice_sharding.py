@@ -151,6 +151,15 @@ def test_state_on_all_devices_that_sum_the_gradients(make: Make) -> None:
     assert row["confidence"] == "likely"
 
 
+def test_the_first_and_the_largest_array_of_a_state(make: Make) -> None:
+    """The row has the number of the one, and names the other."""
+    small, large = (argument(f"{root}['a']['b']", "f32[32,64]", n) for n, root in enumerate(("opt[0].nu", "params"), 2))
+    sums = [SUM, SUM._replace(name="h", shape="f32[32,64]")]
+    (row,) = shardings(make, *sums, REPLICATED, STATE, small, large)
+    assert (row["parameter"], row["n_buffers"]) == (1, 2)
+    assert "such as f32[64,64]." in row["action"]
+
+
 def test_an_output_that_replaces_the_state_is_sharded_as_well(make: Make) -> None:
     outputs = [output(name, "f32[64,64]") for name in ("params", "state")]
     (alone,), (both,) = (shardings(make, SUM, REPLICATED, STATE, *o) for o in ((), outputs))
