@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from advice_programs import KIB, Buffer, Make, advice, argument, loop, output, program
 from attacks import value
@@ -12,6 +13,8 @@ from attacks import value
 import xlamem
 from xlamem.compute.advice.layers import LayerActivations
 from xlamem.compute.advice.what_if import WhatIf
+from xlamem.compute.batches import _is_last
+from xlamem.compute.layers import LayerActivations
 from xlamem.compute.program import program as program_of
 
 Live = tuple[int, int]
@@ -137,13 +140,14 @@ def test_as_many_samples_as_iterations_and_one(make: Make) -> None:
     assert row["action"].startswith("Halve the batch of `y` (24 to 12).")
 
 
-@pytest.mark.parametrize(("trips", "batch"), [(24, "8 to 4"), (5, "24 to 12")])
+@pytest.mark.parametrize(("trips", "batch"), [(24, "8 to 4"), (5, "24 to 12"), (0, "8 to 4")])
 def test_a_leading_dimension_that_is_no_number_of_iterations(trips: int, batch: str, make: Make) -> None:
-    """What the backward pass reads of a loop has it. Of this loop, the number is not known, but of another one."""
+    """What the backward pass reads of a loop has it. The number is not known of this loop, but of another one."""
     shape = "f32[24,8,64]"
     stack = Buffer("while.1{1}", shape, (3, 7), "jit(f)/jvp()/while", "while(%init), condition=%cond, body=%body")
     gradient = Buffer("g", shape, (7, 8), "jit(f)/transpose(jvp())/mul")
-    (row,) = advice(program(make, [argument("x", "f32[24,8,32]", 0), stack, gradient, loop("while.2", trips)]), "batch")
+    others = [loop("while.2", trips)] if trips else []
+    (row,) = advice(program(make, [argument("x", "f32[24,8,32]", 0), stack, gradient, *others]), "batch")
     assert row["action"].startswith(f"Halve the batch of `x` ({batch}).")
 
 
@@ -709,3 +713,12 @@ def test_second_moments_need_more_than_bfloat16(op_name: str, shape: str, is_kep
     assert ("f32, except Adam's second moments, if that is precise enough." in row["action"]) == is_kept
     alone = [r for r in advice(program(make, [moments], "tpu"), "dtype") if r["argument"]]
     assert len(alone) == (not is_kept)
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "is_last"),
+    [((16, 8), True), ((8, 16), False), ((8,), False), ((16, 1, 8), True), ((8, 1), False), ((16, 8, 1), False)],
+)
+def test_the_last_of_several_dimensions(dimensions: tuple[int, ...], is_last: bool) -> None:
+    padded = np.array([dimensions + (0,) * (4 - len(dimensions))])
+    assert _is_last(padded, 8).tolist() == [is_last]

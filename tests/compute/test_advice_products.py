@@ -537,6 +537,15 @@ def test_a_residual_stream_as_wide_as_long(make: Make) -> None:
     assert row["n_buffers"] == 2
 
 
+@pytest.mark.parametrize(("carry", "n"), [("f32[8,64,64]", 2), ("f32[8,64]", 3)])
+def test_a_residual_stream_with_as_many_elements_as_a_matrix(carry: str, n: int, make: Make) -> None:
+    """There are as many layers as heads. A loop that passes on less stacks something else."""
+    shapes = {"while.1{1}": "f32[4,8,64,64]", "while.1{2}": carry}
+    results = [loop(name, 4, "jit(f)/jvp()/while", live=(2, 7))._replace(shape=s) for name, s in shapes.items()]
+    (row,) = attention_advice(make, *ATTENTION, *results)
+    assert row["n_buffers"] == n
+
+
 def test_stacked_matrices_of_attention(make: Make) -> None:
     stack = Buffer("while.1{1}", "f32[2,8,4,64,64]", (2, 7), "jit(f)/jvp()/while")
     (row,) = attention_advice(make, *ATTENTION, loop("while.1", 2), stack)
