@@ -155,6 +155,13 @@ def test_what_many_products_compute_is_no_logits(make: Make) -> None:
     assert loss_advice(make, others[0], LOGITS, SOFTMAX, hidden._replace(live=(3, 4))) == []
 
 
+@pytest.mark.parametrize(("step", "n"), [(2, 1), (3, 0)])
+def test_what_is_computed_with_the_logits(step: int, n: int, make: Make) -> None:
+    """A fusion may have several results. Large activations that come later tell that these are no logits."""
+    hidden = Buffer("tanh.1", "f32[8,64,512]", (step, 4), "jit(f)/jvp()/tanh")
+    assert len(loss_advice(make, LOGITS, SOFTMAX, hidden)) == n
+
+
 @pytest.mark.parametrize(("name", "n"), [("jit(f)/jvp()/dot_general", 0), ("jit(f)/optimizer/dot_general", 1)])
 def test_logits_that_a_product_outside_of_the_model_reads(name: str, n: int, make: Make) -> None:
     """In a training step, only the products of the forward pass belong to the model."""

@@ -589,6 +589,18 @@ def test_what_a_loop_passes_on_in_two_memories(is_checkpointed: bool, make: Make
     assert stacks.carry == passed_on.size * (2 if is_checkpointed else 1)
 
 
+def test_what_a_loop_passes_on_is_padded_in_another_memory(make: Make) -> None:
+    """A policy keeps as many bytes of it as the stack of such arrays has for each iteration."""
+    body, name = "jit(f)/transpose(jvp())/while/body/checkpoint/", "jit(f)/jvp()/while"
+    stack = Buffer("while.1{1}", "f32[8,32,64]", (2, 6), name, uses="  s.5, operand 0")
+    padded = value(90, "while.1{2}", stack.size // 4, 0, "f32[32,64]", 1)
+    vmem = Buffer("x", "f32[64,64]", allocation="color 1, preallocated-temp:", more=padded)
+    buffers = [loop("while.1", 8, name, live=(2, 2)), stack, vmem, Buffer("g", "f32[8]", (5, 6), f"{body}mul")]
+    dump = program(make, buffers, "tpu", ["while.1{2}:2-2"])
+    (stacks,) = LayerActivations(WhatIf(program_of(dump))).stacks
+    assert (stacks.checkpointed, stacks.carry) == (True, stack.size // 8)
+
+
 @pytest.mark.parametrize(("body", "kinds"), [("", ["recompute", "scan"]), ("checkpoint/", ["offload", "scan"])])
 def test_a_loop_that_is_computed_again(body: str, kinds: list[str], make: Make) -> None:
     """Layers are checkpointed, but not the loop over time in each: its states are stacked in the backward pass."""
