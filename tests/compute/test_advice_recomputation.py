@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import attacks
 import numpy as np
@@ -222,6 +224,18 @@ def test_calls_of_a_function_are_layers(
     action = f"Wrap each layer in jax.checkpoint: the code in `{function}` that runs several times."
     wanted = [(action, function)] if function else []
     assert [(r["action"].partition(" Try")[0], r["function"]) for r in rows] == wanted
+
+
+def test_which_layer_computes_the_nth_value_of_a_line() -> None:
+    """A line may run twice in each of the four layers, once, or in the first two layers only."""
+    line = np.repeat([0, 1, 2], [8, 4, 2])
+    n, none = len(line), np.zeros(len(line), np.int64)
+    p = SimpleNamespace(texts=lambda *_: [none], extent=np.where(line == 1, 100, 1), ranges=[np.arange(n)])
+    a: Any = SimpleNamespace(p=p, op_codes=none, opcode=[none], dimensions=np.zeros((n, 2), np.int64))
+    runs = LayerActivations._runs(a, np.arange(n), line)
+    assert runs.n == 4
+    assert runs.times.tolist() == [8] * 8 + [4] * 4 + [2] * 2
+    assert runs.layer.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 0, 1, 2, 3, 0, 1]
 
 
 @pytest.mark.parametrize("n", [1, 2])
