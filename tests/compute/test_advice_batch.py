@@ -71,6 +71,16 @@ def test_as_many_tokens_as_layers_or_heads(tokens: str, cache: str, n: int, make
     assert all(old.size // 2 < r["upper"] < 2 * old.size for r in rows)
 
 
+@pytest.mark.parametrize(("mask", "n"), [("s32[12]", 1), ("f32[12]", 0), ("s32[12,2]", 0)])
+def test_tokens_and_another_array_of_their_argument(mask: str, n: int, make: Make) -> None:
+    """The other array could be weights of 12 layers."""
+    both = [argument("tok['a']", "s32[12]", 0), argument("tok['b']", mask, 1)]
+    old, new = argument("cache", "f32[12,12,32,16]", 2), output("out", "f32[12,12,32,16]")
+    hidden = Buffer("h", "f32[12,512]", op_name="jit(f)/while/body/tanh")
+    rows = advice(program(make, [*both, old, new, loop("while.1", 12), hidden]), "batch")
+    assert [r["argument"] for r in rows] == ["tok"] * n
+
+
 @pytest.mark.parametrize("operation", ["dynamic_slice", "add"])
 def test_tokens_that_a_loop_reads_one_by_one(operation: str, make: Make) -> None:
     """They are those of one sample: 12 positions, which its cache has as well."""
@@ -130,14 +140,16 @@ def test_a_loop_over_all_frames_but_one(frames: str, n: int, make: Make) -> None
     assert [r["action"][:37] for r in rows] == ["Halve the batch of `frames` (8 to 4)."] * n
 
 
-def test_as_many_samples_as_iterations_and_one(make: Make) -> None:
+@pytest.mark.parametrize(("shape", "n"), [("f32[24]", 1), ("f32[24,1]", 0), ("f32[24,2]", 1)])
+def test_as_many_samples_as_iterations_and_one(shape: str, n: int, make: Make) -> None:
     """A vector has no samples in its second dimension, also if the loop stacks numbers, such as losses."""
-    results = (("f32[23,8,64]", 1), ("f32[23]", 2))
-    stacks = [loop(f"while.1{{{i}}}", 23, "jit(f)/jvp()/while", live=(3, 7))._replace(shape=s) for s, i in results]
+    shapes = ["f32[23,8,64]", "f32[23]", "f32[23,1]"]
+    stacks = [loop(f"while.1{{{i}}}", 23, "jit(f)/jvp()/while", live=(3, 7)) for i in range(3)]
+    stacks = [b._replace(shape=s) for b, s in zip(stacks, shapes, strict=True)]
     hidden = Buffer("h", "f32[24,512]", (2, 7), "jit(f)/jvp()/tanh")
     gradient = Buffer("g", "f32[23,8,64]", (7, 8), "jit(f)/transpose(jvp())/mul")
-    (row,) = advice(program(make, [argument("y", "f32[24]", 0), *stacks, hidden, gradient]), "batch")
-    assert row["action"].startswith("Halve the batch of `y` (24 to 12).")
+    rows = advice(program(make, [argument("y", shape, 0), *stacks, hidden, gradient]), "batch")
+    assert [r["action"][:35] for r in rows] == ["Halve the batch of `y` (24 to 12). "] * n
 
 
 @pytest.mark.parametrize(("trips", "batch"), [(24, "8 to 4"), (5, "24 to 12"), (0, "8 to 4")])
