@@ -270,7 +270,7 @@ def test_what_others_read_of_a_layer_is_kept(frame: int, make: Make) -> None:
     name = "jit(f)/transpose(jvp())/mul"
     users = [Buffer(f"u.{i}", "f32[8,8]", (8 - i, 9 - i), name, frame=frame) for i in range(3)]
     more = products("jit(f)/jvp()", frames=(1, 2))
-    dump = program(make, [*kept, *users, *more], "tpu", hlo=stack_frames([STEP, *BLOCK], [STEP, LOSS]))
+    dump = program(make, [*users, *kept, *more], "tpu", hlo=stack_frames([STEP, *BLOCK], [STEP, LOSS]))
     assert len(advice(dump, "recompute")) == (frame != 3)
 
 

@@ -229,6 +229,15 @@ def test_parameters_are_found_in_any_order_of_arguments(make: Make) -> None:
     ]
 
 
+@pytest.mark.parametrize("number", [2, 3])
+def test_parameters_rather_than_a_frozen_model(number: int, make: Make) -> None:
+    """Whichever comes first."""
+    numbers = {"frozen": 5 - number, "params": number}
+    models = [argument(f"{name}['a']['w']", "f32[64,64]", n) for name, n in numbers.items()]
+    (row,) = shardings(make, SUM, *sorted(models, key=lambda b: b.name), STATE)
+    assert row["action"].startswith("Shard `opt` over the 4 devices that sum the gradients of `params`:")
+
+
 def test_a_state_with_printed_shards(make: Make) -> None:
     sharded = STATE._replace(instruction="parameter(1), sharding={devices=[4,1]<=[4]}")
     assert shardings(make, SUM, REPLICATED, sharded) == []
