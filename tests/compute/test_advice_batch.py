@@ -11,10 +11,9 @@ from advice_programs import KIB, Buffer, Make, advice, argument, loop, output, p
 from attacks import value
 
 import xlamem
+from xlamem.compute.advice.batches import _is_last
 from xlamem.compute.advice.layers import LayerActivations
 from xlamem.compute.advice.what_if import WhatIf
-from xlamem.compute.batches import _is_last
-from xlamem.compute.layers import LayerActivations
 from xlamem.compute.program import program as program_of
 
 Live = tuple[int, int]

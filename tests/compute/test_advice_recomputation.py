@@ -15,11 +15,9 @@ from attacks import value
 import xlamem
 from xlamem.compute.advice.activations import FORWARD, NO_PHASE
 from xlamem.compute.advice.layers import LayerActivations
-from xlamem.compute.advice.rematerialization import offloads
+from xlamem.compute.advice.rematerialization import _chunk, offloads
 from xlamem.compute.advice.what_if import WhatIf
 from xlamem.compute.program import program as program_of
-from xlamem.compute.rematerialization import _chunk, offloads
-from xlamem.compute.what_if import WhatIf
 
 # -- recomputation -------------------------------------------------------------------------------
 
