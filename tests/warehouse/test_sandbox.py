@@ -83,10 +83,13 @@ def test_limits() -> None:
 def test_a_query_that_does_not_end(source: Any) -> None:
     with pytest.raises(xlamem.UsageError, match=r"the query did not end within 0\.2 seconds"):
         xlamem.sql(source, ENDLESS, timeout=0.2)
-    with pytest.raises(xlamem.UsageError, match=r"the query did not end within 1 second$"):
-        xlamem.sql(source, ENDLESS, timeout=1)
     with pytest.raises(xlamem.UsageError, match="cannot run the query"):
         xlamem.sql(source, "SELECT nothing", timeout=100)
+
+
+def test_one_second() -> None:
+    with pytest.raises(xlamem.UsageError, match=r"the query did not end within 1 second$"):
+        xlamem.sql(DUMPS / "cpu-jaxlib-0.5.3-tuple3", ENDLESS, timeout=1)
 
 
 @pytest.mark.parametrize("query", [f"FROM savings, ({ENDLESS})", f"SELECT count(*) FROM peaks; {ENDLESS}"])
@@ -134,8 +137,8 @@ def test_a_query_that_needs_much_memory(source: Any) -> None:
             {"sandbox": True}, "cannot run the query: .*boom",
         ),
         (
-            f"SELECT range FROM range(300000) UNION ALL ({ENDLESS})", {"sandbox": True, "timeout": 0.5},
-            r"did not end within 0\.5 seconds",
+            f"SELECT range FROM range(300000) UNION ALL ({ENDLESS})", {"sandbox": True, "timeout": 0.3},
+            r"did not end within 0\.3 seconds",
         ),
     ],
 )  # fmt: skip
