@@ -8,6 +8,8 @@ from collections import Counter
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jsonschema
 import numpy as np
@@ -20,12 +22,13 @@ from renumber import write
 
 import xlamem
 from xlamem import compute
+from xlamem.compute.layout import TEMP, TEMP_IN_OUTPUT
 from xlamem.compute.op_names import scopes
 from xlamem.compute.program import program as compute_program
 from xlamem.compute.removal import saving_of
 from xlamem.compute.tree import NO_SCOPE, path_of
 from xlamem.input.find import Source
-from xlamem.page import scopes_model, spaces_model
+from xlamem.page import buffers_model, scopes_model, spaces_model
 from xlamem.page.findings_model import N_DIAGNOSTICS
 from xlamem.page.spaces_model import phase_bands
 
@@ -357,3 +360,15 @@ def test_memory_spaces_with_a_curve(most: int, rows: int, n: int, monkeypatch: p
     monkeypatch.setattr(spaces_model, "MAX_CELLS", rows * (p.steps or 0))
     ordered = [{"number": 1}, {"number": 0}, {"number": 2}]
     assert set(spaces_model._usage(p, ordered)) == {row["number"] for row in ordered[:n]}
+
+
+def test_what_buffers_in_the_memory_of_outputs_save() -> None:
+    """Nothing, however small they are: an output is needed as before."""
+    rows = np.arange(3)
+    p: Any = SimpleNamespace(
+        owner=rows, representative=rows, is_fixed=rows < 0, allocation_size=rows, steps=1, in_temp=rows >= 0,
+        once=lambda *_: rows, categories_of=lambda values: np.where(values > 0, TEMP_IN_OUTPUT, TEMP),
+    )  # fmt: skip
+    assert buffers_model._savings(p, rows[::-1]).tolist() == [0, 0, 0]
+    p.categories_of = lambda values: np.full(len(values), TEMP)
+    assert buffers_model._savings(p, rows).tolist() == [0, 1, 2]

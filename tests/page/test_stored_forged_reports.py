@@ -24,7 +24,7 @@ from stored import check, described, digest
 
 import xlamem
 from xlamem.page.model import Account, BillLine, Device, Phases, Program, as_json
-from xlamem.page.pictures import picture
+from xlamem.page.pictures import address_map, picture
 from xlamem.page.program_model import program_model
 
 RELEASES = [*zip(sorted(ERAS.keys() - {"E2", "E5"}), cycle(("cpu", "gpu", "tpu")))]  # these are other names
@@ -127,7 +127,8 @@ def _places(draw: random.Random, n: int, steps: int, sizes: Any, arenas: list[in
     return {"allocation": arena, "offset": offset, "start": start, "end": end, "size": size}
 
 
-def test_of_pictures() -> None:
+def test_of_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(address_map, "N_BOXES", 20)
     found = []
     for seed in range(8):
         program = made_up(seed)

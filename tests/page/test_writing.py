@@ -60,8 +60,9 @@ def test_a_directory_in_a_terminal() -> None:
     assert sum("jit_" in line for line in lines) == N_LISTED
     assert lines[-1].strip() == f"and {20 * n - N_LISTED} smaller programs"
     assert "smaller" not in repr(Report("runs", "directory", listing=listing))
-    verdicts = repr(xlamem.report(SEVERAL, capacity=1))
-    assert verdicts.count("does not fit") == n
+    compared = xlamem.report(SEVERAL, capacity=1)
+    assert repr(compared).count("does not fit") == n
+    assert [p["verdict"]["fits"] for p in compared.as_json()["programs"]] == [False] * n
     assert "fit" not in repr(Report("runs", "directory", listing=listing)).replace("must fit", "")
 
 
