@@ -285,11 +285,12 @@ def test_order_of_the_rules() -> None:
         name if isinstance(name, str) else name[0] for name in names], _unless_resized=lambda names: [*names, "!"],
         _with_moved=lambda names: [*names, "moved"])  # fmt: skip
     asked: list[Any] = []
-    for rule in ("renamed_arguments", "subgraphs", "equal", "neighbours", "in_order", "along_schedule"):
+    others = "subgraphs", "equal", "neighbours", "in_order", "along_schedule"
+    for rule in ("renamed_arguments", "nested_arguments", *others):
         m.__dict__[f"_match_{rule}"] = lambda *arguments, rule=rule: asked.append((rule, *arguments))
     m.match_others()
     assert asked == [
-        ("renamed_arguments", "shape"), ("subgraphs", ["opcode", "name"], RESIZED, RESIZED),
+        ("renamed_arguments", "shape"), ("nested_arguments",), ("subgraphs", ["opcode", "name"], RESIZED, RESIZED),
         ("subgraphs", ["opcode", "plain", "shape"], OPERATION, None), ("equal", ["opcode", "plain", "shape", "!"],
         OPERATION), ("subgraphs", ["opcode", "shape", "number"], STRUCTURE, None), ("neighbours",),
         ("in_order", ["opcode", "name", "shape", "!"], OPERATION), ("in_order", ["opcode", "name", "moved"], RESIZED),
