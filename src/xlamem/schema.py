@@ -1376,7 +1376,7 @@ MATCHES = {
 
 EDITS = {
     "layers": "layers, numbered like others, that one side does not have",
-    "arguments": "arguments that one side does not have, has in another order, or stacks",
+    "arguments": "arguments that one side does not have, has in another order, or has stacked",
     "donation": "arguments that are donated on one side only",
     "outputs": "outputs that one side does not have, or that have another shape",
     "sharding": "arguments that are sharded differently, or another number of devices",

@@ -331,6 +331,9 @@ def test_order_of_edits() -> None:
     split, sharding = {**edit("dimensions", 90), "evidence": "buffers"}, edit("sharding", -1)
     assert order(split, sharding) == ["sharding", "dimensions"]
     assert order(split, {**sharding, "evidence": "buffers"}) == ["dimensions", "sharding"]
+    small = {**split, "change": 1}
+    assert order(edit("operations", 80), edit("sharding", -85), small)[0] == "operations"
+    assert order(edit("layers", 9), sharding, small)[0] == "layers"
     # Operations explain whatever else differs around them, also what has another type.
     assert order(edit("operations", 38), edit("rematerialization", 20)) == ["operations", "rematerialization"]
     assert order(edit("operations", 38), edit("element type", 20)) == ["element type", "operations"]
@@ -837,6 +840,12 @@ W, STACK_OF_W, V = "f32[16,8]", "f32[3,16,8]", "f32[8]"
             [W, V] * 4, ["f32[2,8]", "f32[2,8]", "f32[2,16,8]", "f32[2,16,8]"],
             ["8 arguments are stacked now: 2 × f32[16,8] -> f32[2,16,8], 2 × f32[8] -> f32[2,8]"],
         ),
+        # Each array counts once, and scalars are no layers.
+        (["f32[2,4,8]", *[V] * 8], ["f32[4,8]"] * 2, [
+            "1 argument is no longer stacked: f32[2,4,8] -> 2 × f32[4,8]",
+            "8 arguments are gone: argument 1, argument 2, argument 3, …",
+        ]),
+        (["f32[2]"], ["f32[]"] * 2, ["1 argument is gone: argument 0", "2 arguments are new: argument 0, argument 1"]),
         # More or fewer than the stack is long, or of another type, are other arguments.
         ([W] * 2, [STACK_OF_W], ["1 argument is new: argument 0", "2 arguments are gone: argument 0, argument 1"]),
         (
@@ -867,3 +876,64 @@ def test_stacked_arguments(a: list[str], b: list[str], wanted: list[str], make: 
     edits = xlamem.diff(program("a", a), program("b", b)).edits.to_pylist()
     assert sorted(row["text"] for row in edits if row["kind"] == "arguments") == wanted
     assert all(row["change"] == 0 for row in edits if "stacked" in row["text"])
+
+
+def test_layers_beside_arguments_that_are_stacked(make: Callable[..., Path]) -> None:
+    """Layers are named unless the arguments, most of which are theirs, differ in how they are stacked only."""
+
+    def program(side: str, layers: int, shapes: list[str]) -> xlamem.Dump:
+        arguments = "".join(
+            f"allocation {i + 1}: size {64 * math.prod(map(int, re.findall(r'[0-9]+', shape[3:])))}, parameter {i}, "
+            f"shape |{shape}| at ShapeIndex {{}}:\n" + value(50 + i, f"{side}{i}", 64, 0, shape)
+            for i, shape in enumerate(shapes)
+        )
+        values = [value(i, f"v{i}", 64, 64 * i, "f32[16]") for i in range(layers)]
+        records = [record(i, f"v{i}", add(f"layer_{i}/mul")) for i in range(layers)]
+        records += [record(50 + i, f"{side}{i}", f"{shape} parameter({i})") for i, shape in enumerate(shapes)]
+        ranges = [f"v{i}{{}}:0-3" for i in range(layers)] + [f"{side}{i}{{}}:0-4" for i in range(len(shapes))]
+        temporary = "allocation 0: size 1024, preallocated-temp:\n" + "".join(values)
+        return xlamem.read(make(attacks.dump([], allocations=temporary + arguments, records=records, ranges=ranges)))
+
+    gone = "2 layers are gone: layer_2, layer_3"
+    stacked, single = program("a", 2, ["f32[2,8]"]), program("b", 4, ["f32[8]"] * 2)
+    assert texts(single, stacked, "layers") == texts(stacked, single, "layers") == []
+    large = "f32[512,512]"
+    assert texts(program("b", 4, [V, V, large]), program("a", 2, ["f32[2,8]", large]), "layers") == [gone]
+    assert texts(program("b", 4, [V, V, W]), program("a", 2, ["f32[2,8]"]), "layers") == [gone]
+
+
+def test_outputs_that_are_stacked(make: Callable[..., Path]) -> None:
+    """They are stated if no argument is stacked in the same way, which they would update."""
+
+    def program(arguments: list[str], outputs: list[str]) -> xlamem.Dump:
+        kinds = [f"parameter {i}, shape |{shape}| at ShapeIndex {{}}" for i, shape in enumerate(arguments)]
+        kinds += ["output shape is |f32[1]|, maybe-live-out"] * len(outputs)
+        shapes = [*arguments, *outputs]
+        name = "pq"[len(outputs) > 2]
+        sizes = [4 * math.prod(map(int, re.findall("[0-9]+", shape[3:]))) for shape in shapes]
+        allocations = "".join(
+            f"allocation {i}: size {size}, {kind}:\n" + value(i, f"{name}{i}", size, 0, shape)
+            for i, (kind, shape, size) in enumerate(zip(kinds, shapes, sizes, strict=True))
+        )
+        ranges = [f"{name}{i}{{}}:0-4" for i in range(len(shapes))]
+        return xlamem.read(make(attacks.dump([], allocations=allocations, ranges=ranges)))
+
+    many, one = program([], [W] * 3), program([], [STACK_OF_W])
+    assert texts(many, one, "outputs") == ["3 outputs are stacked now: 3 × f32[16,8] -> f32[3,16,8]"]
+    assert texts(one, many, "outputs") == ["1 output is no longer stacked: f32[3,16,8] -> 3 × f32[16,8]"]
+    assert texts(program([W] * 3, [W] * 3), program([STACK_OF_W], [STACK_OF_W]), "outputs") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "stated", "shown"), [("layers_2_up", "argument 0", "layers_2_up"), ("Arg_0.1", "f32[16]", "argument")]
+)
+def test_names_of_arguments_that_only_instructions_have(
+    name: str, stated: str, shown: str, make: Callable[..., Path]
+) -> None:
+    """Without op_names, the instruction of an argument may still say what it is."""
+    members = {role: text.replace(b"p0", name.encode()) for role, text in with_arguments(("w", "f32[16]", 64)).items()}
+    members.pop("buffer-assignment-values")
+    empty = attacks.dump([], allocations="allocation 0: size 8, preallocated-temp:\n" + value(0, "t", 8, 0, "f32[2]"))
+    a, b = (xlamem.read(make(dump)) for dump in (empty, members))
+    assert texts(a, b, "arguments") == [f"1 argument is new: {stated}"]
+    assert shown in difference_groups(xlamem.diff(a, b), ("buffer",))["buffer"].to_pylist()

@@ -42,7 +42,7 @@ VALUES, STEPS = 500, 700
 
 @cache
 def hostile_dump(seed: int, **options: int) -> xlamem.Dump:
-    """A dump that several tests read only."""
+    """A dump that several tests share and none changes."""
     return xlamem.read(render(hostile(seed, **options))["buffer-assignment"])
 
 
@@ -70,7 +70,7 @@ def real(request: pytest.FixtureRequest) -> xlamem.Dump:
 
 @cache
 def read(source: Source) -> xlamem.Dump:
-    """A dump that several tests read only."""
+    """A dump that several tests share and none changes."""
     return xlamem.read(source)
 
 

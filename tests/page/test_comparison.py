@@ -67,6 +67,7 @@ def test_the_waterfalls_of_a_pair_add_up(pair: Pair) -> None:
 @pytest.mark.parametrize("pair", every(3, stored()), ids=lambda pair: pair.name)
 def test_steps_and_buffers_of_a_pair_correspond(pair: Pair) -> None:
     d, model = compared_sides(pair)
+    assert_ascending(model.steps.a)
     assert_ascending(model.steps.b)
     matched = dict(zip(*(steps.tolist() for steps in d._matching.steps_in_order[0]), strict=True))
     assert all(matched[s] == t for s, t in zip(model.steps.a.tolist(), model.steps.b.tolist(), strict=True))

@@ -409,6 +409,8 @@ def test_names_of_modules_without_their_number() -> None:
         ("a_inference_mlp_40__XlaMustCompile_true_config_proto_317_executor_type_114_.54", "a_inference_mlp"),
         ("a_inference_step_4", "a_inference_step_4"), ("jit_a_inference_step_4__", "jit_a_inference_step_4__"),
         ("a_inference_step_4__2__", "a_inference_step_4_"), ("a_inference__4__", "a_inference__4__"),
+        ("a_inference_a__b_4__", "a_inference_a__b"), ("a_inference_4__", "a_inference_4__"),
+        ("a_inference_step_" + "_1__XlaMustCompile_" * 20_000, "a_inference_step_"),
     ],
 )  # fmt: skip
 def test_names_of_modules_without_counters(name: str, plain: str) -> None:

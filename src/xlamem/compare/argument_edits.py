@@ -13,11 +13,13 @@ import pyarrow as pa
 
 from .. import kernels as pc
 from ..compute.columns import Ints, Mask, arrow_array
+from ..compute.program import Program
 from ..formatting import plain_shape, size
 from .context import MAX_NAMES, Context, Edit, are, listed
 from .graph import argument_suffixes, nested_names
 from .interface import Arguments, Interface
-from .stack_edits import restacked_arguments
+from .rows import UNNAMED_PARAMETER
+from .stack_edits import arguments_of_one_side
 
 COMPONENT = re.compile(r"^[^\[.]+|\[(?:'[^']*'|\"[^\"]*\"|[^\]'\"]*)\]|\.[^\[.]+")
 """A part of the name of an argument: `state`, `.params`, `['w']`."""
@@ -32,9 +34,7 @@ def single_arguments(c: Context) -> Iterator[Edit]:
     State of another optimizer has the shapes of the one that it replaces, as which it counts, but not its names.
     """
     i = c.interface
-    restacked = restacked_arguments(c)
-    gone = np.setdiff1d(i.gone, np.concatenate([found.a for found in restacked]))
-    new = np.setdiff1d(i.new, np.concatenate([found.b for found in restacked]))
+    gone, new = arguments_of_one_side(c)
     replaced_a, replaced_b = _replaced(i, gone, new)
     sides = [("b", c.m.b, i.b, i.a, new, replaced_b, "new"), ("a", c.m.a, i.a, i.b, gone, replaced_a, "gone")]
     texts, claimed = [], []
@@ -42,7 +42,8 @@ def single_arguments(c: Context) -> Iterator[Edit]:
         stated = np.sort(np.append(rows, replaced))
         if len(stated):
             sizes = p.allocation_size[own.allocation[stated]]
-            groups = _shapes_of_unnamed(own, stated, sizes) or _largest_groups(own.names, stated, sizes, theirs.names)
+            groups = _shapes_of_unnamed(p, own, stated, sizes)
+            groups = groups or _largest_groups(own.names, stated, sizes, theirs.names)
             total = int(sizes.sum())
             claimed.append(c.rows.of_arguments(side, own.allocation[rows]))
             texts.append((total, f"{are(len(stated), 'argument')} {word}", groups))
@@ -125,12 +126,14 @@ def _is_in(name: str, names: list[str]) -> bool:
     return at < len(names) and names[at] == name
 
 
-def _shapes_of_unnamed(own: Arguments, rows: Ints, sizes: Ints) -> str:
+def _shapes_of_unnamed(p: Program, own: Arguments, rows: Ints, sizes: Ints) -> str:
     """Return the shapes of these arguments, the largest first, if none of them has a name: their numbers say less."""
-    order = arrow_array(rows[np.argsort(-sizes, kind="stable")])
-    if not _flags(pc.match_substring_regex(pc.take(own.names, order), UNNAMED)).all():
+    rows = rows[np.argsort(-sizes, kind="stable")]
+    instructions = pc.cast(p.value_text("instruction", own.value[rows]), pa.string())
+    unnamed = pc.match_substring_regex(pc.take(own.names, arrow_array(rows)), UNNAMED)
+    if not _flags(pc.and_(unnamed, pc.match_substring_regex(instructions, UNNAMED_PARAMETER))).all():
         return ""
-    shapes = pc.cast(pc.take(own.shapes, order), pa.string()).to_pylist()
+    shapes = pc.unique(pc.drop_null(pc.cast(pc.take(own.shapes, arrow_array(rows)), pa.string()))).to_pylist()
     return listed(list(dict.fromkeys(plain_shape(shape) for shape in shapes)))
 
 

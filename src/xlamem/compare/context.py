@@ -30,8 +30,8 @@ UNNAMED = r"^\(|;|^[a-z\-_]+\.(?:\d+|\*)$"
 """Several op_names, in parentheses or separated by `;`, or the name of an instruction instead (`broadcast.37`)."""
 CONVERSION = r"(?:^|/)(?:convert_element_type|reduce_precision|Cast(?:_(?:\d+|\*))?)$"
 """Operations that convert element types, as JAX and TensorFlow name them."""
-TENSORFLOW_MOVE = r"(?:^|/)(?:Reshape|[Tt]ranspose|Squeeze|ExpandDims|Identity)(?:_(?:\d+|\*))?$"
-"""Operations of TensorFlow that only move bytes."""
+TENSORFLOW_MOVE = r"(?:^|/)(?:Cast|Reshape|[Tt]ranspose|Squeeze|ExpandDims|Identity)(?:_(?:\d+|\*))?$"
+"""Operations of TensorFlow that only move or convert bytes."""
 PRODUCT_NAME = r"(?:^|/)(?:dot_general|conv_general_dilated)$"
 """Operations that multiply matrices: XLA gives fusions their names."""
 COLLECTIVES = r"^(?:all|collective|ragged-all|reduce-scatter)(?:-[a-z]+)*$"
@@ -39,8 +39,6 @@ DEVICE_NUMBER = r"^(?:partition|replica)-id$"
 SHARDED = r"\bdevices=\[[\d,]*(?:[2-9]|1\d)"
 """A sharding over several devices as old compilers print it."""
 FLOAT = r"^(?:f\d|bf16)"
-ARGUMENT = r"^\w+(?:\.\w+)*\[['\"\d]"
-"""The name of an argument with an index: `state['w']`, `state.params['w']`, `args[0]`."""
 MAX_NAMES = 3
 """Number of names in a clause."""
 MAX_SCOPES = 64
@@ -74,6 +72,8 @@ class Names:
     texts: pa.Array
     frames: Ints
     """The stack frame of each instruction; negative if it is not printed."""
+    is_parameter: Mask | None = None
+    """Whether each instruction is a parameter, if known."""
 
     @cached_property
     def _patterns(self) -> tuple[Ints, pa.Array]:
@@ -96,8 +96,8 @@ class Names:
         """Whether the model has an operation of each text. Others, which XLA made, have no stack frame."""
         counts = np.bincount(self.codes[(self.codes >= 0) & (self.frames > 0)], minlength=len(self.texts))
         if not counts.any():  # old versions of JAX print files and lines instead; arguments have neither
-            counts = np.bincount(self.codes[self.codes >= 0], minlength=len(self.texts))
-            counts[matching(self.texts, ARGUMENT)] = 0
+            named = self.codes >= 0 if self.is_parameter is None else (self.codes >= 0) & ~self.is_parameter
+            counts = np.bincount(self.codes[named], minlength=len(self.texts))
         in_model: Mask = counts > 0
         return in_model
 
@@ -284,13 +284,14 @@ class Context:
         return len(self._bodies) == 2
 
     def _names(self, column: str) -> tuple[Names, Names]:
-        found = [(body.text(column), np.asarray(body.stack_frame_id)) for body in self._bodies]
+        found = [(body.text(column), np.asarray(body.stack_frame_id), body.text("opcode")) for body in self._bodies]
         if len(found) < 2:
             tables = [p.tables["instructions"] for p in (self.m.a, self.m.b)]
-            found = [(table[column], ints(table, "stack_frame_id")) for table in tables]
-        a, b = (Names(codes, pc.cast(texts, pa.string()), frames) for (codes, texts), frames in (
-            (encoded(texts), frames) for texts, frames in found
-        ))  # fmt: skip
+            found = [(table[column], ints(table, "stack_frame_id"), table["opcode"]) for table in tables]
+        a, b = (
+            Names(codes, pc.cast(texts, pa.string()), frames, is_in(opcodes, ["parameter"]))
+            for (codes, texts), frames, opcodes in ((encoded(texts), *others) for texts, *others in found)
+        )
         return a, b
 
 

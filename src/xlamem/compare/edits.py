@@ -31,7 +31,7 @@ from .repeat_edits import repeats
 from .rest_edits import arrays_of_rest, dimensions_of_rest, element_types_of_rest
 from .rows import Differences
 from .shape_edits import conversions, devices, dimensions, element_types, loops, sharding, types_of_operations
-from .stack_edits import stacked_arguments
+from .stack_edits import stacked_arguments, stacked_outputs
 from .update_edits import updates_in_place
 
 RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
@@ -40,6 +40,7 @@ RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
     single_arguments,
     reordered_arguments,
     donation,
+    stacked_outputs,
     single_outputs,
     devices,
     sharding,

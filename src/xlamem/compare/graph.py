@@ -176,7 +176,7 @@ def argument_suffixes(names: pa.Array) -> pa.Array:
 
 
 def nested_names(names: pa.Array, theirs: pa.Array) -> pa.Array:
-    """Return names of arguments, without their last component where only that makes one of the other program's.
+    """Return names of arguments, without their last component if the other program has the shorter name only.
 
     A leaf may have become several, as quantization does: `w` becomes `w['q']` and `w['scale']`.
     """

@@ -16,6 +16,7 @@ from ..compute.columns import (
     arrow_array,
     decoded,
     encoded,
+    flags_of,
     groups_of,
     ints,
     is_in,
@@ -25,9 +26,10 @@ from ..compute.columns import (
     take,
 )
 from ..compute.grouping import key_column
-from ..compute.op_names import plain_names, shortened_paths
+from ..compute.op_names import matching, plain_names, shortened_paths
 from ..errors import UsageError
 from ..formatting import similar
+from .rows import UNNAMED_PARAMETER
 from .tables import DiffTables
 
 BUFFER = "buffer"
@@ -110,7 +112,7 @@ def _key(rows: pa.Table, d: DiffTables, key: str, *, fold: bool) -> tuple[Ints, 
 def _buffer_names(rows: pa.Table, *, fold: bool) -> tuple[Ints, pa.Array]:
     """Return the plain op_name, with `copy of` for copies of arguments, or else the instruction without its number.
 
-    Arguments without a name, as those of TensorFlow, are `argument`.
+    Arguments whose instruction has no name either, as those of TensorFlow, are `argument`.
     """
     codes, names = encoded(rows["op_name"])
     plain = shortened_paths(plain_names(pc.cast(names, pa.string())), None, fold)
@@ -118,7 +120,8 @@ def _buffer_names(rows: pa.Table, *, fold: bool) -> tuple[Ints, pa.Array]:
     stems = pc.replace_substring_regex(pc.cast(others, pa.string()), r"[.\d]+$", "")
     plain = pc.cast(plain, pa.string())
     copies = pc.binary_join_element_wise("copy of ", plain, "")
-    unnamed = is_in(rows["category"], ["parameter", "donated"]) & (codes < 0) & (other_codes >= 0)
+    unnamed = is_in(rows["category"], ["parameter", "donated"]) & (codes < 0)
+    unnamed &= flags_of(matching(stems, UNNAMED_PARAMETER), other_codes)
     distinct, dictionary = encoded(pa.concat_arrays([plain, stems, copies, pa.array(["argument"])]))
     is_copy = is_in(rows["category"], ["temp"]) & (ints(rows, "argument") >= 0) & (codes >= 0)
     own = np.where(is_copy, codes + len(plain) + len(stems), codes)

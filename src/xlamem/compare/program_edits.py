@@ -30,7 +30,6 @@ from .compiler import (
     other_changelist,
 )
 from .context import (
-    CONVERSION,
     MAX_NAMES,
     PRODUCT_NAME,
     TENSORFLOW_MOVE,
@@ -47,7 +46,7 @@ from .graph import both_sides
 from .interface import caller_shapes
 from .rows import ShapePairs, shape_text
 from .shape_edits import conversions, resharded, retyped
-from .stack_edits import restacked_arguments, restacked_outputs
+from .stack_edits import are_layers_restacked, restacked_outputs
 from .tables import HOST
 
 CONTENT_FEATURES = {"tree_spaced", "frames", "crlf", "not_utf8", "address", "from_instruction_blank"}
@@ -121,8 +120,8 @@ def _donation(c: Context, side: int, left: Ints, right: Ints, text: str, evidenc
 
 
 def layers_changed(c: Context) -> Iterator[Edit]:
-    """Find layers, numbered like others, that only one side has, unless as many are only stacked differently."""
-    if any(found.parts for found in restacked_arguments(c)):
+    """Find layers, numbered like others, that only one side has, unless they are only stacked differently."""
+    if are_layers_restacked(c):
         return
     a, b = both_sides(lambda names: _layers_of(names.texts), *c.op_names)
     for word, mine, theirs in (("new", b, a), ("gone", a, b)):
@@ -440,7 +439,7 @@ def _roles(p: Program) -> set[str]:
 def single_outputs(c: Context) -> Iterator[Edit]:
     """Find outputs that only one side has."""
     i = c.interface
-    restacked = restacked_outputs(c)  # as the arguments are that they update
+    restacked = restacked_outputs(c)
     new = np.setdiff1d(i.new_outputs, np.concatenate([found.b for found in restacked]))
     gone = np.setdiff1d(i.gone_outputs, np.concatenate([found.a for found in restacked]))
     for p, side, values, word in ((c.m.b, 1, new, "new"), (c.m.a, 0, gone, "gone")):
@@ -513,7 +512,7 @@ def _visible(paths: set[str], unfused: set[str | None]) -> set[str]:
 def _paths(names: Names) -> set[str]:
     """Return the operations without wrappers and with folded layers."""
     # Moves depend on the optimizations of XLA, not on the model; several op_names in parentheses were merged.
-    left_out = names.match(MOVE) | names.match(CALL) | names.match(CONVERSION) | names.match(TENSORFLOW_MOVE)
+    left_out = names.match(MOVE) | names.match(CALL) | names.match(TENSORFLOW_MOVE)
     paths = _folded(pc.filter(names.texts, arrow_array(names.in_model & ~left_out)))
     return {path for path in paths if path and not path.startswith("(")}
 

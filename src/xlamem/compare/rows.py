@@ -24,6 +24,10 @@ _SEPARATOR = "\0"
 _ARRAY = re.compile(r"^(\w+)\[([\d,<= ]*)\]")
 
 
+UNNAMED_PARAMETER = r"^(?:arg|Arg_|p|param|param_|parameter)[_.\d]*$"
+"""The names of parameters that say nothing about an argument."""
+
+
 class Shape(NamedTuple):
     """An array shape."""
 

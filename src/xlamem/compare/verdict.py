@@ -106,8 +106,6 @@ def ranked_edits(d: DiffTables) -> list[Row]:
     has_operations = any(row["kind"] == "operations" and row["evidence"] != "buffers" for row in rows)
     has_layers = any(row["kind"] == "arguments" and row["change"] * change > 0
                      and abs(row["change"]) >= MIN_LAYERS * abs(change) for row in rows)  # fmt: skip
-    # XLA splits temporaries as it splits arguments, or not at all.
-    are_split = any(row["kind"] == "dimensions" and row["evidence"] == "buffers" for row in rows)
     is_resized = any(row["kind"] == "dimensions" and row["evidence"] == "interface" for row in rows)
     is_offload = d.host_change * change < 0 and 2 * in_host >= abs(change)
 
@@ -128,8 +126,6 @@ def ranked_edits(d: DiffTables) -> list[Row]:
         if row["kind"] in DETAILS:
             return 6, DETAILS.index(row["kind"]), row["edit"]
         is_output = row["kind"] == "outputs" and not row["change"] and is_resized  # its shape follows from an argument
-        if row["kind"] == "sharding" and row["evidence"] == "interface" and are_split:
-            return 2, -abs(row["change"]), row["edit"]
         if _may_follow(row, kinds) or is_output or (has_layers and row["kind"] == "repetitions"):
             return 7, -abs(row["change"]), row["edit"]
         if not explains and not is_buffers and abs(row["change"]) >= MIN_CANCELED * abs(change) > 0:
@@ -141,7 +137,11 @@ def ranked_edits(d: DiffTables) -> list[Row]:
         share = 2 if is_typed and row["kind"] == "operations" else 1
         return 3 if is_buffers else 2, -abs(row["change"]) // share, row["edit"]
 
-    return sorted(rows, key=rank)
+    ordered = sorted(rows, key=rank)
+    # XLA splits temporaries as it splits arguments, or not at all.
+    if ordered and ordered[0]["kind"] == "dimensions" and ordered[0]["evidence"] == "buffers":
+        ordered.sort(key=lambda row: not (row["kind"] == "sharding" and row["evidence"] == "interface"))
+    return ordered
 
 
 def _may_follow(row: Row, kinds: set[str]) -> bool:

@@ -68,7 +68,7 @@ def stack_frames(p: Program, values: Ints) -> Ints:
 
 
 def buffer_names(p: Program, values: Ints, wanted: Collection[str] | None = None) -> dict[str, pa.Array]:
-    """Return the columns of `live_set` that name these values (null for -1), or at least the wanted ones of them."""
+    """Return the columns of `live_set` that name these values (null for -1); with `wanted`, at least these."""
     columns: dict[str, pa.Array] = {}
     for names, name_columns in _NAMES.items():
         if wanted is None or any(name in wanted for name in names):

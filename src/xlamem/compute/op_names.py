@@ -60,7 +60,9 @@ _COMBINED = r"(^|/)\(+(?:[^:]*/)?([^/:]*):.*\)$"
 _PLACEHOLDER = r"^(?:XLA_Args|xla__device_data)$"
 """The name of every argument of a program of TensorFlow or PyTorch/XLA."""
 _CALL_NUMBER = r"_(?:\d+|\*)/"
-_KERAS_MODEL = rf"^(?:functional|sequential|model){_CALL_NUMBER}"
+_NUMBERED_OPERATION = r"(^|/)([A-Z][^/]*|einsum|moments|gradients)_(\d|\*)"
+"""Operations of TensorFlow, which numbers those of one call."""
+_KERAS_MODEL = rf"^(?:functional|sequential|model)(?:_\d+)*{_CALL_NUMBER}"
 _KERAS = rf"^gradient_tape/|{_KERAS_MODEL}"
 """Op_names of the backward pass of TensorFlow, and of models of Keras that have no name and are called again."""
 MOVE = rf"(?:^|/)(?:{_MOVES}){END}"
@@ -85,13 +87,15 @@ def _without_keras(names: pa.Array) -> pa.Array:
     """Remove the name of TensorFlow's backward pass, and the numbers that Keras appends to what is called again.
 
     `gradient_tape/functional_1/block_3_1/dense_1/MatMul` becomes `functional/block_3/dense/MatMul`. Building a model
-    calls it and its layers once, so that a training step calls all of them again.
+    calls it and its layers once, so that a training step calls all of them again. The numbers of operations stay.
     """
     if not pc.any(pc.match_substring_regex(names, _KERAS)).as_py():
         return names
     names = pc.replace_substring_regex(names, r"^gradient_tape/", "")
     of_keras = pc.fill_null(pc.match_substring_regex(names, _KERAS_MODEL), False)
-    return pc.if_else(of_keras, pc.replace_substring_regex(names, _CALL_NUMBER, "/"), names)
+    called = pc.replace_substring_regex(names, _NUMBERED_OPERATION, "\\1\\2\0\\3")
+    called = pc.replace_substring(pc.replace_substring_regex(called, _CALL_NUMBER, "/"), "\0", "_")
+    return pc.if_else(of_keras, called, names)
 
 
 def _plain_scopes(names: pa.Array) -> pa.Array:

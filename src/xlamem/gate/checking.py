@@ -20,7 +20,7 @@ from ..compute.program import program
 from ..dump import Dump
 from ..errors import DumpError, UsageError, without_passwords
 from ..formatting import similar
-from ..parse.fingerprints import without_number
+from ..parse.fingerprints import without_counters
 from ..warehouse import Dataset
 from . import baseline as baselines
 from .causes import MAX_CHANGES, changes_since, compared, largest, source_of, why_since
@@ -236,7 +236,7 @@ class _Check:
         names = [p.module_name for p in self.programs.programs]
         for budget in self.config.budgets:
             if not any(map(budget.matches, names)):
-                known = sorted({without_number(n) for n in names if n})
+                known = sorted({without_counters(n) for n in names if n})
                 raise UsageError(f"{budget.where} matches no program; {similar(budget.program, known)}")
         return [[b for b in self.config.budgets if b.matches(name)] for name in names]
 

@@ -16,7 +16,7 @@ from ..compute.capacity import available
 from ..compute.devices import device as device_named
 from ..errors import UsageError, reason
 from ..formatting import similar, size
-from ..parse.fingerprints import without_number
+from ..parse.fingerprints import without_counters, without_number
 from .amounts import Amount, amount, share, size_limit
 
 FILE, PROJECT_FILE, PROJECT_TABLE = "xlamem.toml", "pyproject.toml", "tool.xlamem"
@@ -49,8 +49,9 @@ class Budget:
     """The budget in messages."""
 
     def matches(self, module_name: str | None) -> bool:
-        """Return whether the budget applies to a module."""
-        return fnmatchcase(without_number(module_name or ""), self.program)
+        """Return whether the budget applies to a module, whose name may be without the counter of TensorFlow."""
+        names = {without_number(module_name or ""), without_counters(module_name or "")}
+        return any(fnmatchcase(name, self.program) for name in names)
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,8 @@ _KEYS = {"allocation", "value_id", "name"}
 """Columns that connect rows of one dump."""
 
 _NUMBER = re.compile(r"\.[0-9]+\Z")
-_TENSORFLOW = re.compile(r"\A(a_inference_.+?)_[0-9]+__(?:XlaMustCompile_\w*)?\Z")
+_TENSORFLOW, _ATTRIBUTES = "a_inference_", "__XlaMustCompile_"
+"""What the name of a module begins with that TensorFlow makes of a function, and what follows the number."""
 
 
 class Fingerprints:
@@ -162,7 +163,12 @@ def without_counters(module_name: str) -> str:
     `a_inference_train_step_4410__XlaMustCompile_true_….89` becomes `a_inference_train_step`: the number changes with
     any edit of the program around it.
     """
-    return _TENSORFLOW.sub(r"\1", without_number(module_name))
+    name = without_number(module_name)
+    head, is_compiled, _ = name.partition(_ATTRIBUTES)
+    numbered = head if is_compiled else name.removesuffix("__")
+    function = numbered.rstrip("0123456789")
+    is_function = function != numbered != name and function.endswith("_") and len(function) > len(_TENSORFLOW) + 1
+    return function[:-1] if is_function and name.startswith(_TENSORFLOW) else name
 
 
 # -- rows of the tables as a few integer columns

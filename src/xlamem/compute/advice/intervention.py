@@ -1,4 +1,4 @@
-"""What an intervention is, and what the rules that find interventions share."""
+"""What an intervention is, and what the rules that find them have in common: texts, names, margins of bounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MARGIN = 0.02
 MIN_SHARE = 0.01
 """Minimum upper bound of an intervention, as a share of what must fit."""
 RESCHEDULED, MAX_RESCHEDULED = 0.1, 64 << 20
-"""Share of the temporaries, and bytes, that a TPU program may save in addition if an argument is donated."""
+"""Share of the temporaries, and bytes, that a TPU program may save in addition, because it is scheduled anew."""
 UNNAMED = "argument "
 """What the name of an argument begins with that the dump does not name."""
 NARROWER = {"f32": "bfloat16", "f64": "float32", "s64": "int32", "u64": "uint32", "c128": "complex64"}

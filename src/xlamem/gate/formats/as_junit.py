@@ -6,7 +6,7 @@ from collections import Counter
 from xml.etree import ElementTree
 
 from ...formatting import one_line
-from ...parse.fingerprints import without_number
+from ...parse.fingerprints import without_counters
 from ..program_names import name_of
 from ..result import FAILED, NOT_KNOWN, PASSED, CheckResult, Row
 from .sources import Place, Sources
@@ -44,7 +44,7 @@ def _names(rows: list[Row]) -> list[tuple[str, str]]:
     names = []
     for row in rows:
         check = row["rule"] if row["number"] in (None, row["rule"]) else f"{row['rule']} of {row['number']}"
-        name = one_line(without_number(name_of(row))), f"{check}{of_budget(row)}"
+        name = one_line(without_counters(name_of(row))), f"{check}{of_budget(row)}"
         seen[name] += 1
         names.append(name if seen[name] == 1 else (name[0], f"{name[1]} #{seen[name]}"))
     return names
