@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -130,10 +131,12 @@ def test_operations_of_the_model(codes: list[int], frames: list[int], found: lis
 
 def test_operations_of_old_versions() -> None:
     """They have no stack frames. Parameters of primitives do not count, and arguments are no operations."""
-    texts = ["jit(f)/jit(main)/jvp()/sum[axes=(0,)]", "jit(f)/jit(main)/jvp()/sum[axes=(1, 2)]", "s.w['x']", "s[0]", ""]
-    own = names([0, 1, 2, 3, -1], texts, [-1] * 5)
+    texts = ["jit(f)/jit(main)/jvp()/sum[axes=(0,)]", "jit(f)/jit(main)/jvp()/sum[axes=(1, 2)]", "s.w['x']", "y", ""]
+    is_parameter = np.array([False, False, True, True, False])
+    own = replace(names([0, 1, 2, 3, -1], texts, [-1] * 5), is_parameter=is_parameter)
     assert own.in_model.tolist() == [True, True, False, False, False]
     assert dict(own.lines()) == {"jvp()/sum": 2}
+    assert replace(own, is_parameter=None).in_model.tolist() == [True, True, True, True, False]
 
 
 def test_lines_of_operations() -> None:
@@ -470,7 +473,9 @@ def test_texts_of_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def side(name: str, *, body: bool) -> Any:
         table = {"op_name": pa.chunked_array([[f"table {name}"]]), "stack_frame_id": pa.chunked_array([[3]])}
-        own = SimpleNamespace(text=lambda _: pa.array([f"body {name}"]), stack_frame_id=[4]) if body else None
+        table["opcode"] = pa.chunked_array([["add"]])
+        texts = {"op_name": pa.array([f"body {name}"]), "opcode": pa.array(["parameter"])}
+        own = SimpleNamespace(text=texts.__getitem__, stack_frame_id=[4]) if body else None
         tables = type("Tables", (dict,), {})(instructions=table)
         tables.body = own
         return SimpleNamespace(tables=tables)
@@ -483,6 +488,7 @@ def test_texts_of_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
         kind, frame = ("body", 4) if all(bodies) else ("table", 3)
         assert [n.texts.to_pylist() for n in found] == [[f"{kind} a"], [f"{kind} b"]]
         assert [n.frames.tolist() for n in found] == [[frame]] * 2
+        assert [n.is_parameter.tolist() for n in found if n.is_parameter is not None] == [[all(bodies)]] * 2
 
 
 def test_programs_that_are_left() -> None:

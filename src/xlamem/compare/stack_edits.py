@@ -59,11 +59,11 @@ def _text(noun: str, found: Restacked, parts: dict[Shape, Shape], *, is_new: boo
 
 def are_layers_restacked(c: Context) -> bool:
     """Return whether the arguments differ mostly in how they are stacked, and these are a large part of all."""
-    a, b = ((p.allocation_size, own.allocation) for p, own in ((c.m.a, c.interface.a), (c.m.b, c.interface.b)))
-    gone, new = arguments_of_one_side(c)
-    restacked = sum(int(a[0][a[1][found.a]].sum()) for found in restacked_arguments(c))
-    others = max(int(sizes[allocation[rows]].sum()) for (sizes, allocation), rows in ((a, gone), (b, new)))
-    return restacked > others and restacked >= MIN_RESTACKED * a[0][a[1]].sum()
+    i, (gone, new) = c.interface, arguments_of_one_side(c)
+    bytes_a, bytes_b = (p.allocation_size[own.allocation] for p, own in ((c.m.a, i.a), (c.m.b, i.b)))
+    restacked = sum(int(bytes_a[found.a].sum()) for found in restacked_arguments(c))
+    others = max(int(bytes_a[gone].sum()), int(bytes_b[new].sum()))
+    return restacked > others and restacked >= MIN_RESTACKED * int(bytes_a.sum())
 
 
 def arguments_of_one_side(c: Context) -> tuple[Ints, Ints]:
