@@ -122,7 +122,7 @@ class Graph:
 
     @property
     def dimensions(self) -> Texts:
-        """The dimensions of an array, `[4,128]`, whatever its element type and layout; -1 for tuples."""
+        """The dimensions of an array, `[4,128]`, without its element type and layout; -1 for tuples."""
         codes, shapes = self.text("shape")
         found = pc.struct_field(pc.extract_regex(shapes, r"^\w+(?P<d>\[[^\]]*\])"), "d")
         known = np.asarray(pc.is_valid(found).to_numpy(zero_copy_only=False), bool)

@@ -19,7 +19,7 @@ INSTALLED = r"(?:site-packages|dist-packages|python3\.\d+)"
 """Folders of installed packages and the standard library: below them, the whole path names a module."""
 
 _TENSORFLOW = r"(?:^|[/\\])tensorflow[/\\]python[/\\]framework[/\\]ops\.py$"
-"""The file in which TensorFlow makes all operations, whatever line of a model asks for them."""
+"""The file that creates all operations of TensorFlow; its lines say nothing about the model."""
 
 Floats = npt.NDArray[np.float64]
 

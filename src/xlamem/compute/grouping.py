@@ -35,7 +35,7 @@ Key = Literal[
 ]
 KEYS: tuple[str, ...] = get_args(Key)
 _COLUMNS = {"scope": ("op_name",), "source": ("source_file", "source_line"), "layer": ("layer", "layer_index")}
-"""The columns of `live_set` that keys of other names are made of."""
+"""The columns of `live_set` behind keys that are not columns themselves."""
 
 
 def attribution(

@@ -34,7 +34,7 @@ DONATION_LOWER, DONATION_LOWER_IF_MOVED, DONATION_UPPER, DONATION_MARGIN = 0.7, 
 """Multiples of the estimate of a donation that are its bounds (lower if temporaries have to leave the outputs), and the
 share of the temporaries by which both may err."""
 MAX_COPIED = 1 / 3
-"""Maximum share of donated arrays of which XLA keeps a copy without need, where temporaries are in the outputs."""
+"""Maximum share of the donated arrays that XLA copies needlessly, where temporaries are in the outputs."""
 TPU_SLOT = 1 << 14
 """Bytes of the slot that a TPU program may need to copy a donated array."""
 MIN_SLOTS = 32
@@ -48,7 +48,7 @@ _COPY = r"^(?:copy|copy-start|copy-done|bitcast|get-tuple-element)$"
 
 
 def undonated_arguments(w: WhatIf) -> Iterator[Intervention]:
-    """Donate each argument of which leaves could share memory with outputs that have their own.
+    """Donate each argument with leaves that could share the memory of outputs.
 
     The outputs need no memory of their own. Temporaries that the compiler has put into them need another place.
     """
@@ -98,7 +98,7 @@ def _of_loop(p: Program, instruction: Ints, index: Ints) -> Ints:
 
 
 def _copied(p: Program, values: Ints) -> Ints:
-    """Return the values of which these are copies, or these values."""
+    """Return what these values are copies of, or the values themselves."""
     for _ in range(MAX_ROUNDS):
         operands = operands_of(p, values, np.zeros(len(values), np.int64))
         copies = (operands >= 0) & has_opcode(p, p.instruction_row[values], _COPY)

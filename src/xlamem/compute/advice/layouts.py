@@ -79,7 +79,7 @@ def _shape(w: WhatIf, texts: list[str], values: Ints, padding: Ints, counts: Mas
 
 
 def small_slots(w: WhatIf) -> Iterator[Intervention]:
-    """Use fewer small buffers, of which each keeps a cell of the arena for itself."""
+    """Use fewer small buffers, each of which occupies a cell of the arena alone."""
     p, owner = w.p, w.p.owner[w.rows]
     is_large = (p.category == TEMP) & w.in_memory & (p.allocation_size >= max(1, MIN_SHARE * w.total))
     for arena in np.flatnonzero(is_large).tolist():
