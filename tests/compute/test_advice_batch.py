@@ -644,6 +644,45 @@ def test_the_batch_is_not_the_width_of_an_embedding(make: Make) -> None:
     assert row["action"].startswith("Halve the batch of `ids` (128 to 64).")
 
 
+@pytest.mark.parametrize(
+    ("msa", "others", "wanted"),
+    [
+        ("f32[16,64,23]", [], None),  # another relation of the same residues: no batch
+        ("f32[64,16,23]", [], "`pair` (64 to 32)"),
+        ("f32[16,48,23]", [], "`msa` (16 to 8)"),
+        ("f32[16,64,23]", ["f32[16,5]"], "`msa` (16 to 8)"),  # several inputs have this number of samples
+    ],
+)
+def test_one_protein_for_each_step(msa: str, others: list[str], wanted: str | None, make: Make) -> None:
+    """Pairs of residues, and sequences that are aligned with them: half of the residues is no half of a batch."""
+    inputs = [("pair", "f32[64,64,65]"), ("msa", msa), *((f"y{i}", shape) for i, shape in enumerate(others))]
+    arguments = [argument(name, shape, i) for i, (name, shape) in enumerate(inputs)]
+    m, z = (Buffer(shape, shape, (0, 7), "jit(f)/jvp()/add") for shape in ("f32[16,64,96]", "f32[64,64,24]"))
+    gradient = Buffer("g", "f32[16,64,96]", (6, 8), "jit(f)/transpose(jvp())/mul")
+    buffers = [*arguments, m._replace(name="m"), z._replace(name="z"), gradient]
+    rows = advice(program(make, buffers), "batch")
+    assert [re.findall("`.*", row["action"].partition(". ")[0])[0] for row in rows] == ([wanted] if wanted else [])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "confidence"),
+    [
+        (["f32[64,64,3]"], "try"),  # one image, as high as wide
+        (["f32[64,64,3]", "s32[64]"], "likely"),
+        (["f32[64,64,3]", "f32[64,64]"], "try"),
+        (["s32[64,64]"], "likely"),
+    ],
+)
+def test_inputs_that_have_a_number_twice(inputs: list[str], confidence: str, make: Make) -> None:
+    """The first dimension may be none of samples, except for tokens."""
+    arguments = [argument(f"x{i}", shape, i) for i, shape in enumerate(inputs)]
+    h = Buffer("h", "f32[64,64,24]", (0, 7), "jit(f)/jvp()/add")
+    gradient = Buffer("g", "f32[64,64,24]", (6, 8), "jit(f)/transpose(jvp())/mul")
+    (row,) = advice(program(make, [*arguments, h, gradient]), "batch")
+    assert row["confidence"] == confidence
+    assert (row["lower"] > 0) == (confidence == "likely")
+
+
 # -- element types -------------------------------------------------------------------------------
 
 

@@ -62,7 +62,8 @@ class Batch(NamedTuple):
     shape: str
     """" of shape s32[8,512]" for an argument without a name, otherwise empty."""
     is_shared: bool
-    """Whether stacked weights have this leading dimension, too, as experts do: temporaries may have it from them."""
+    """Whether temporaries may have this dimension from elsewhere: stacked weights, such as experts, have it, too, or
+    all inputs have it twice."""
 
 
 def batches_of(a: LayerActivations) -> list[Batch]:
@@ -83,21 +84,54 @@ def _batches(a: LayerActivations) -> list[Batch]:
     shared = [_shared_size(a.dimensions[value[rows]], sliced[rows]) for rows in arguments]
     state = [_is_updated(a, value[rows]) for rows in arguments]
     found = []
+    is_input = ~np.array(state, bool)[codes]
     for code in largest_groups(codes, p.extent[value]).tolist():
         name, members = names[code].as_py(), value[codes == code]
         # Without a backward pass, what loops read slice by slice are weights and caches: the batch is elsewhere.
         excluded = state[code] if a.is_training else bool(sliced[codes == code].any())
         size = 0 if excluded else shared[code]
         is_named = not name.startswith(UNNAMED)
-        ambiguous = bool(size) and not a.is_training and _is_ambiguous(a, value, codes, code, shared, state, is_named)
+        if a.is_training:
+            ambiguous = bool(size) and _has_other_place(a, members, value[is_input & (codes != code)], size)
+        else:
+            ambiguous = bool(size) and _is_ambiguous(a, value, codes, code, shared, state, is_named)
         if size and not ambiguous and not _is_of_features(a, size):
             weights = a.is_state[value] & ~sliced & (a.dimensions[value, 0] == size) & (a.dimensions[value, 2] > 0)
             is_shared = a.is_training and bool(weights.any()) and size not in trips
+            is_shared |= a.is_training and _is_repeated(a, value[is_input], size)
             first, values = int(number[codes == code].min()), _whole_arrays(a, size, members)
             found.append(Batch(name, first, size, values, _shape_of(a, name, members), is_shared))
         elif not a.is_training and (batch := _batch_of_tokens(a, name, int(number[codes == code].min()), members)):
             found.append(batch)
     return found
+
+
+def _has_other_place(a: LayerActivations, argument: Ints, others: Ints, size: int) -> bool:
+    """Return whether a leading dimension of an argument is none of samples: two arguments share another relation.
+
+    Pairs of the residues of a protein have their number twice. The sequences that are aligned with it have it later.
+    """
+    dimensions = a.dimensions[others]
+    if (_n_times(a, argument, size) > 1).any():
+        return bool(((dimensions == size).any(axis=1) & (dimensions[:, 0] != size)).any())
+    is_only = len(argument) == 1 and not (dimensions[:, 0] == size).any()
+    is_pairs = (dimensions[:, 0] > 1) & (dimensions[:, :1] == dimensions[:, 1:]).any(axis=1)
+    return is_only and bool(np.isin(a.dimensions[argument, 1:], dimensions[is_pairs, 0]).any())
+
+
+def _is_repeated(a: LayerActivations, inputs: Ints, size: int) -> bool:
+    """Return whether all inputs with this leading dimension have it again: images that are as high as wide, perhaps.
+
+    Tokens have no other dimensions than samples and positions.
+    """
+    inputs = inputs[a.dimensions[inputs, 0] == size]
+    return not _are_indices(a, inputs).all() and bool((_n_times(a, inputs, size) > 1).all())
+
+
+def _n_times(a: LayerActivations, values: Ints, size: int) -> Ints:
+    """Return how many dimensions of each array have this size."""
+    n: Ints = (a.dimensions[values] == size).sum(axis=1)
+    return n
 
 
 def _is_updated(a: LayerActivations, values: Ints) -> bool:
