@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 
 from ..clones import are_clones
+from ..columns import Ints
 from ..layout import MAX_TOTAL_BYTES
 from .bounds import of_values, with_vmem
 from .intervention import Intervention
 from .layers import LayerActivations, Layers
 from .stacks import Stacks
-from .what_if import Change
+from .what_if import Change, sum_of
 
 LOOP_LOWER, LOOP_UPPER = 0.65, 1.05
 LAYER_LOWER, LAYER_UPPER = 0.6, 1.05
@@ -33,28 +35,45 @@ LESS = "Let it keep less, or pass no policy."
 
 def recomputations(a: LayerActivations) -> Iterator[Intervention]:
     """Compute the activations of layers and of iterations again in the backward pass, instead of keeping them."""
-    for stacks in a.stacks:
-        if not stacks.recomputed:
-            yield _recomputed_loop(a, stacks)
+    for loops in _alike(a, [s for s in a.stacks if not s.recomputed]):
+        yield _recomputed_loops(a, loops)
     for layers in a.layers:
         if layers.n_layers > 1 and not a.is_recomputed(layers):
             yield _recomputed_layers(a, layers)
 
 
-def _recomputed_loop(a: LayerActivations, s: Stacks) -> Intervention:
+def _alike(a: LayerActivations, stacks: Sequence[Stacks]) -> list[list[Stacks]]:
+    """Group loops of as many iterations with the same scope except for numbers, such as those of recurrent layers."""
+    groups: dict[tuple[int, bool, str | None], list[Stacks]] = {}
+    for s in stacks:
+        scope = a.common_scope(s.values)[0]
+        groups.setdefault((s.trips, s.checkpointed, scope), []).append(s)
+    return list(groups.values())
+
+
+def _recomputed_loops(a: LayerActivations, loops: list[Stacks]) -> Intervention:
     """Each iteration keeps what it passes to the next one; the backward pass holds the activations of one."""
-    change = _stacked_again(a, s, s.trips * s.carry, s.per_trip(a.p.extent))
+    change = sum_of(_stacked_again(a, s, s.trips * s.carry, s.per_trip(a.p.extent)) for s in loops)
     # At best, what is passed on is kept in half the size, and the peak is elsewhere while an iteration is recomputed:
     # neither slices of the stacks nor their copies are needed then.
-    slices = s._replace(members=s.members | a.are_slices_of(s.values))
-    best = _stacked_again(a, slices, s.trips * s.least_carry, 0)
-    names = () if s.checkpointed else a.names_for(s)
-    how = "Recompute the activations of the loop: scan over jax.checkpoint(body)."
-    if s.checkpointed:
-        how = f"The policy of jax.checkpoint keeps activations of the loop. {LESS}"
-    text = f"{how} They are stacked over {s.trips:,} iterations.{_policy(names)}"
+    slices = (s._replace(members=s.members | a.are_slices_of(s.values)) for s in loops)
+    best = sum_of(_stacked_again(a, s, s.trips * s.least_carry, 0) for s in slices)
+    names = () if loops[0].checkpointed else tuple(sorted({name for s in loops for name in a.names_for(s)}))
+    how = f"Recompute the activations of {_these(loops)}: scan over jax.checkpoint(body)."
+    if loops[0].checkpointed:
+        how = f"The policy of jax.checkpoint keeps activations of {_these(loops)}. {LESS}"
+    text = f"{how} They are stacked over {loops[0].trips:,} iterations.{_policy(names)}"
     bounds = int(LOOP_LOWER * a.w.saved(change)), with_vmem(a.w, int(LOOP_UPPER * a.w.saved(best)))
-    return of_values(a, "recompute", s.values, change, bounds, text, names=names)
+    return of_values(a, "recompute", _values_of(loops), change, bounds, text, names=names)
+
+
+def _these(loops: Sequence[Stacks]) -> str:
+    return "the loop" if len(loops) == 1 else f"these {len(loops):,} loops"
+
+
+def _values_of(loops: Iterable[Stacks]) -> Ints:
+    values: Ints = np.concatenate([s.values for s in loops])
+    return values
 
 
 def _stacked_again(a: LayerActivations, s: Stacks, kept: int, in_flight: int) -> Change:
@@ -134,18 +153,27 @@ def chunks(a: LayerActivations) -> Iterator[Intervention]:
 
     The backward pass of a chunk also has its slices of weights, and their gradients.
     """
-    for s in a.stacks:
-        per_trip = s.per_trip(a.p.extent) + s.sliced
-        length = _chunk(s.trips, s.carry, per_trip)
-        if length is None:
-            continue
-        change = _stacked_again(a, s, s.trips // length * s.carry, length * per_trip)
-        estimate = a.w.saved(change)
-        text = (
-            f"Scan over {s.trips // length:,} chunks: split the leading dimension of {s.trips:,} into "
-            f"({s.trips // length:,}, {length:,}), and scan over jax.checkpoint of the scan over a chunk."
-        )
-        yield of_values(a, "scan", s.values, change, (int(CHUNK_LOWER * estimate), int(CHUNK_UPPER * estimate)), text)
+    length_of = {s.loop: _chunk(s.trips, s.carry, s.per_trip(a.p.extent) + s.sliced) for s in a.stacks}
+    for length in sorted({n for n in length_of.values() if n is not None}):
+        for loops in _alike(a, [s for s in a.stacks if length_of[s.loop] == length]):
+            yield _chunked(a, loops, length)
+
+
+def _chunked(a: LayerActivations, loops: list[Stacks], length: int) -> Intervention:
+    trips = loops[0].trips
+    n = trips // length
+    change, best = (
+        sum_of(_stacked_again(a, s, n * carry(s), length * (s.per_trip(a.p.extent) + s.sliced)) for s in loops)
+        for carry in (attrgetter("carry"), attrgetter("least_carry"))
+    )
+    of_loops = f" in each of {_these(loops)}" if len(loops) > 1 else ""
+    text = (
+        f"Scan over {n:,} chunks{of_loops}: split the leading dimension of {trips:,} into ({n:,}, {length:,}), and "
+        "scan over jax.checkpoint of the scan over a chunk."
+    )
+    estimate = a.w.saved(change)
+    bounds = int(CHUNK_LOWER * estimate), int(CHUNK_UPPER * a.w.saved(best)) if estimate > 0 else 0
+    return of_values(a, "scan", _values_of(loops), change, bounds, text)
 
 
 def _chunk(trips: int, carry: int, per_trip: int) -> int | None:
@@ -158,15 +186,17 @@ def offloads(a: LayerActivations) -> Iterator[Intervention]:
     """Move what loops keep for their backward pass to the host's memory. The CPU has no other memory."""
     if a.p.tables.platform == "cpu":
         return
-    for s in (s for s in a.stacks if s.recomputed):
-        change = _stacked_again(a, s, 0, 2 * s.per_trip(a.p.extent))
+    for loops in _alike(a, [s for s in a.stacks if s.recomputed]):
+        change = sum_of(_stacked_again(a, s, 0, 2 * s.per_trip(a.p.extent)) for s in loops)
         names = (BODY_INPUT,)
+        body = "its body" if len(loops) == 1 else "their bodies"
         text = (
-            f"Offload what the loop keeps: begin its body with x = checkpoint_name(x, {BODY_INPUT!r}), imported from "
+            f"Offload what {_these(loops)} keep{'s' * (len(loops) == 1)}: begin {body} with x = checkpoint_name(x, "
+            f"{BODY_INPUT!r}), imported from "
             "jax.ad_checkpoint, and pass jax.checkpoint policy=save_and_offload_only_these_names("
             f"names_which_can_be_saved=[], names_which_can_be_offloaded=[{BODY_INPUT!r}], offload_src='device', "
             "offload_dst='pinned_host'), of jax.checkpoint_policies."
         )
-        best = a.w.saved(_stacked_again(a, s, 0, 0))
+        best = a.w.saved(sum_of(_stacked_again(a, s, 0, 0) for s in loops))
         bounds = -a.w.peak // 10, best + min(int(OFFLOAD_MARGIN * best), a.w.peak // 10)
-        yield of_values(a, "offload", s.values, change, bounds, text, names=names)
+        yield of_values(a, "offload", _values_of(loops), change, bounds, text, names=names)

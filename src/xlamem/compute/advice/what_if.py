@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +37,12 @@ class Change(NamedTuple):
     """Change of the parameters, constants and outputs, which are in use at every step."""
     levels: Ints
     """Change of the bytes in use in the temp allocations, by step."""
+
+
+def sum_of(changes: Iterable[Change]) -> Change:
+    """Return the change of several interventions on other buffers, at least one."""
+    fixed, levels = zip(*changes, strict=True)
+    return Change(sum(fixed), np.sum(levels, axis=0))
 
 
 class WhatIf:
