@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +14,11 @@ from ..columns import Ints, Mask, flags_of
 from ..layout import DONATED, PARAMETER
 from ..op_names import END, matching
 from ..origins import origins, uses_of
+from ..program import distinct_rows
 from .activations import Activations
 from .bounds import largest_divisor, of_values, with_vmem
 from .intervention import Intervention, rescheduled_at_worst
-from .stacks import LoopActivations
+from .layers import LayerActivations
 from .what_if import Change, largest_groups
 
 ATTENTION_LOWER, ATTENTION_UPPER = 0.6, 1.25
@@ -27,20 +29,42 @@ MAX_PARTS = 64
 """Maximum number of parts that are proposed."""
 
 
-def attention_by_parts(a: LoopActivations) -> Iterator[Intervention]:
+class _Pairs(NamedTuple):
+    """Numbers of positions of which attention compares all pairs: those of keys and queries, the smaller first."""
+
+    n: int
+    m: int
+
+    def are_in(self, dimensions: Ints) -> Mask:
+        """Return which rows have both numbers, or the same one twice."""
+        if self.n == self.m:
+            twice: Mask = (dimensions == self.n).sum(axis=1) > 1
+            return twice
+        both: Mask = (dimensions == self.n).any(axis=1) & (dimensions == self.m).any(axis=1)
+        return both
+
+
+def attention_by_parts(a: LayerActivations) -> Iterator[Intervention]:
     """Keep no matrices of pairs of positions, and compute those of a few samples or heads at a time."""
     p = a.p
     is_stack = np.isin(a.dimensions[:, 0], [n for n in trip_counts_of(p) if n > 0])  # of all iterations of a loop
     of_iteration = a.elements / np.where(is_stack, a.dimensions[:, 0], 1)
     matrices = _matrices(a, is_stack, of_iteration)
-    rank = (a.dimensions[matrices] > 0).sum(axis=1)
-    lengths = a.dimensions[matrices, rank - 1]
-    for length in largest_groups(lengths, a.p.extent[matrices]).tolist():
-        yield from _by_parts(a, is_stack, of_iteration, matrices[lengths == length], length)
+    lengths = np.sort(np.stack(_last_two(a, (a.dimensions > 0).sum(axis=1)), axis=1)[matrices], axis=1)
+    code = distinct_rows(*lengths.T)
+    for group in largest_groups(code, p.extent[matrices]).tolist():
+        members = code == group
+        yield from _by_parts(a, is_stack, of_iteration, matrices[members], _Pairs(*lengths[members][0].tolist()))
+
+
+def _last_two(a: Activations, rank: Ints) -> tuple[Ints, Ints]:
+    """Return the last dimension of each array, and the one before it."""
+    rows = np.arange(len(rank))
+    return a.dimensions[rows, np.maximum(rank - 1, 0)], a.dimensions[rows, np.maximum(rank - 2, 0)]
 
 
 def _by_parts(
-    a: LoopActivations, is_stack: Mask, of_iteration: npt.NDArray[np.float64], matrices: Ints, length: int
+    a: LayerActivations, is_stack: Mask, of_iteration: npt.NDArray[np.float64], matrices: Ints, pairs: _Pairs
 ) -> Iterator[Intervention]:
     """Compute attention part by part that has these matrices, whose numbers of samples or heads may differ."""
     p = a.p
@@ -52,7 +76,7 @@ def _by_parts(
     is_alike: Mask = np.isin(a.elements, sizes) | np.isin(of_iteration, sizes)
     # What a loop stacks may have as many elements in all iterations, such as its carry if heads are as many as layers.
     is_alike &= ~_is_carry(a) | np.isin(of_iteration, sizes)
-    members = a.w.in_arena & is_alike & ((a.dimensions == length).sum(axis=1) > 1)
+    members = a.w.in_arena & is_alike & pairs.are_in(a.dimensions)
     used = a.used_after_loops
     is_used = members & (a.with_slot_mates(used) | a.gradients_of(used))
     members &= ~is_used
@@ -60,10 +84,13 @@ def _by_parts(
     in_flight = IN_FLIGHT * int(p.extent[largest]) // parts
     is_saved = a.with_slot_mates(_saved_by_policy(a, members))
     sure = a.w.only(a.with_slot_mates(members & ~is_saved)) if is_saved.any() else only
-    certain, estimate, best = (
+    # What XLA rematerializes now, it may keep where these matrices are gone, but no more than them.
+    kept = a.kept_instead_of(a.rematerialized[~members[a.rematerialized]])
+    at_worst, certain, estimate, best = (
         a.w.saved(Change(0, -freed + np.where(freed > 0, more, 0)))
-        for freed, more in ((sure, in_flight), (only, in_flight), (only, 0))
+        for freed, more in ((sure, in_flight + kept), (sure, in_flight), (only, in_flight), (only, 0))
     )
+    certain = max(at_worst, min(certain, 0))
     if parts < 2 or estimate <= 0:
         return
     function = "jax.checkpoint(f)" if a.is_training else "f"
@@ -71,9 +98,9 @@ def _by_parts(
     text = (
         f"Compute attention in {parts:,} parts{where} along one dimension of samples or heads: jax.lax.map over "
         f"{function}, where f gets queries, keys and values of a part. A kernel for flash attention keeps no matrix of "
-        f"{length:,} by {length:,} at all."
+        f"{pairs.n:,} by {pairs.m:,} at all."
     )
-    if _has_bias(a, is_alike, length):
+    if _has_bias(a, is_alike, pairs):
         text += " If a bias is added to the scores, f has to compute it for its part as well."
     if is_saved.any():
         text += " The policy of jax.checkpoint has to leave these matrices out, which it saves now."
@@ -87,7 +114,7 @@ def _by_parts(
     yield of_values(a, "attention", np.flatnonzero(members & a.w.at_peak), Change(0, in_flight - only), bounds, text)
 
 
-def _is_carry(a: LoopActivations) -> Mask:
+def _is_carry(a: LayerActivations) -> Mask:
     """Return which values stack what a loop passes from one iteration to the next, for its backward pass."""
     found = np.zeros(len(a.elements), bool)
     for s in a.stacks:
@@ -102,18 +129,16 @@ def _saved_by_policy(a: Activations, members: Mask) -> Mask:
     return saved
 
 
-def _has_bias(a: Activations, is_alike: Mask, length: int) -> bool:
+def _has_bias(a: Activations, is_alike: Mask, pairs: _Pairs) -> bool:
     """Return whether a product of the forward pass computes as many numbers as there are weights of attention.
 
     Its result is no matrix of all pairs of positions in its last dimensions, as the scores are.
     """
-    rank = (a.dimensions > 0).sum(axis=1)
-    rows = np.arange(len(rank))
-    last, before = (a.dimensions[rows, np.maximum(rank - i, 0)] for i in (1, 2))
+    last, before = _last_two(a, (a.dimensions > 0).sum(axis=1))
     # The pairs may be one dimension. Hidden activations can be as large by chance.
-    of_pairs = ((a.dimensions == length).sum(axis=1) > 1) | _has_multiple(a.dimensions, length**2)
-    others = is_alike & of_pairs & ~((last == length) & (before == length))
-    return bool(flags_of(a.is_forward_product, a.p.instruction_row[others]).any())
+    of_pairs = pairs.are_in(a.dimensions) | _has_multiple(a.dimensions, pairs.n * pairs.m)
+    is_matrix = pairs.are_in(np.stack([last, before], axis=1))
+    return bool(flags_of(a.is_forward_product, a.p.instruction_row[is_alike & of_pairs & ~is_matrix]).any())
 
 
 def _has_multiple(dimensions: Ints, number: int) -> Mask:
@@ -123,32 +148,49 @@ def _has_multiple(dimensions: Ints, number: int) -> Mask:
 
 
 def _matrices(a: Activations, is_stack: Mask, elements: npt.NDArray[np.float64]) -> Ints:
-    """Return the square matrices that products of the forward pass multiply by several vectors, which are smaller.
+    """Return the matrices that products of the forward pass multiply by several vectors, which are smaller.
 
     In (samples, n, n), in whatever shape, n may be the number of features if weights have a dimension of n, or if these
-    products also read an argument of n by n, as the covariances of a filter are multiplied by its transitions.
+    products also read an argument of n by n, as the covariances of a filter are multiplied by its transitions. Matrices
+    of other numbers of queries than keys, as in cross-attention, have samples and heads.
     """
     p = a.p
     rank = (a.dimensions > 0).sum(axis=1)
-    last, before = (a.dimensions[np.arange(len(rank)), np.maximum(rank - i, 0)] for i in (1, 2))
+    last, before = _last_two(a, rank)
     others = rank - 2 - is_stack
     result, rows = np.zeros(p.tables["instructions"].num_rows), p.instruction_row
     np.maximum.at(result, rows[rows >= 0], elements[rows >= 0])
     codes, names = p.printed_op_names
     is_product = a.is_forward_product & flags_of(matching(names, rf"/dot_general{END}"), codes)
     value, user, _, _ = uses_of(p)
-    factors = value[(value >= 0) & flags_of(is_product, user)]
-    factors = factors[(origins(p).argument[factors] >= 0) & (rank[factors] == 2)]
+    is_factor = (value >= 0) & flags_of(is_product, user)
+    value, user = value[is_factor], user[is_factor]
+    is_argument = origins(p).argument[value] >= 0
+    factors = value[is_argument & (rank[value] == 2)]
     features = np.append(a.dimensions[a.is_state].ravel(), last[factors[last[factors] == before[factors]]])
     is_square = (last == before) & (others > 0)
     # The compiler may divide samples into two dimensions.
     may_be_heads = (others > 1) & ~np.isin(elements, elements[is_square & (others == 1)])
     is_square &= may_be_heads | ~np.isin(last, features)
-    is_square &= np.isin(last, _lengths(a, rank))
-    read = flags_of(is_square, value) & flags_of(is_product, user)
+    lengths = _lengths(a, rank)
+    is_rectangle = (last != before) & (others > 1) & np.isin(before, lengths)
+    # Features are a dimension of the weights by which products multiply.
+    weights = a.dimensions[value[a.is_like_state[value] if a.is_training else is_argument]]
+    sums = [~np.isin(n[value], weights) & ~_is_in_result(a, user, n[value]) for n in (last, before)]
+    read = (is_square[value] | (is_rectangle[value] & (sums[0] | sums[1]))) & np.isin(last, lengths)[value]
     value, user = value[read], user[read]
     several = (result[user] < elements[value]) & (result[user] * last[value] > elements[value])
     return np.unique(value[several])
+
+
+def _is_in_result(a: Activations, rows: Ints, number: Ints) -> Mask:
+    """Return whether the result of each instruction has this dimension: products sum over the others."""
+    results = np.flatnonzero(np.isin(a.p.instruction_row, rows))
+    dimensions = a.dimensions[results]
+    row = np.append(np.repeat(a.p.instruction_row[results], dimensions.shape[1]), rows)
+    code = distinct_rows(row, np.append(dimensions.ravel(), number))
+    found: Mask = np.isin(code[dimensions.size :], code[: dimensions.size])
+    return found
 
 
 def _lengths(a: Activations, rank: Ints) -> Ints:

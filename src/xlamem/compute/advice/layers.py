@@ -248,11 +248,15 @@ class LayerActivations(LoopActivations):
 
     @cached_property
     def kept_otherwise(self) -> Ints:
-        """The bytes that would be kept in addition at each step if the compiler did not rematerialize.
+        """The bytes that would be kept in addition at each step if the compiler did not rematerialize."""
+        return self.kept_instead_of(self.rematerialized)
+
+    def kept_instead_of(self, values: Ints) -> Ints:
+        """Return the bytes that would be kept in addition at each step without these clones.
 
         Each original would be kept from its last use, or the start of the program if it is gone, until its last clone.
         """
-        values, extent, (start, end) = self.rematerialized, self.p.extent, self.p.ranges
+        extent, (start, end) = self.p.extent, self.p.ranges
         original, code = originals(self.p, values)
         order = np.lexsort((-start[values], code))
         last, size = order[np.unique(code[order], return_index=True)[1]], np.zeros(len(values), np.int64)

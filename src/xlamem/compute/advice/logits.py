@@ -33,6 +33,8 @@ MAX_HEADS = 2
 MAX_ASPECT = 4
 """Maximum ratio of the sizes of two sets of samples of which all pairs are compared."""
 _DECOMPOSITION = r"(?:^|/)(?:cholesky|eigh?|lu|qr|svd|schur|householder_product|triangular_solve)(?:\[|$)"
+MAX_SLICED = 1 / 8
+"""Maximum share of the samples that a slice of the logits leaves out, such as the last token of each sequence."""
 MAX_KINDS = 8
 """Number of kinds of arrays, with other dimensions each, among which the logits are looked for."""
 
@@ -94,7 +96,8 @@ def _logits(a: LoopActivations) -> Logits | None:
         stacked |= stacks.members
     for value in _largest(dimensions[forward], p.extent[forward]):
         value = forward[value]
-        alike = (dimensions == dimensions[value]) & ~gathered
+        same = (dimensions == dimensions[value]) & ~gathered
+        alike = same | _are_slices(a, value)
         of_product = alike & flags_of(is_product, p.instruction_row)
         products = np.unique(p.instruction_row[of_product])
         # Between the logits of two models, the second one computes its activations.
@@ -132,22 +135,44 @@ def _split(a: Activations, value: int, heads: int) -> Logits | None:
     The classes are a dimension of weights, whose other dimensions are the features.
     """
     p, own = a.p, [d for d in a.dimensions[value].tolist() if d > 1]
-    weights = np.flatnonzero(a.is_state & (a.dimensions[:, 1] > 0))
-    of_weights = [d for d in own if (a.dimensions[weights] == d).any()]
     if a.is_like_state[value]:
         return None
-    if not of_weights:
+    classes = _classes(a, value)
+    if classes is None:
         return _split_pairs(a, value, own)
-    classes = own[-1] if own[-1] in of_weights else max(of_weights)
     chunks, samples = max(((largest_divisor(d, MAX_CHUNKS), d) for d in own if d != classes), default=(1, 1))
     if chunks < 2:
         return None
-    weights = weights[(a.dimensions[weights] == classes).any(axis=1)]
+    weights = np.flatnonzero(_are_weights(a) & (a.dimensions == classes).any(axis=1))
     if classes < MORE_CLASSES * a.elements[weights].max() / classes:
         return None
-    members = a.w.in_arena & (a.elements == a.elements[value]) & ~a.is_like_state
+    members = a.w.in_arena & ((a.elements == a.elements[value]) | _are_slices(a, value)) & ~a.is_like_state
     members &= (a.dimensions == classes).any(axis=1) & ~_are_gathered(a)
     return Logits(members, samples, chunks, heads * int(p.extent[weights].max()))
+
+
+def _are_weights(a: Activations) -> Mask:
+    """Return which values are matrices that are updated."""
+    found: Mask = a.is_state & (a.dimensions[:, 1] > 0)
+    return found
+
+
+def _classes(a: Activations, value: int) -> int | None:
+    """Return the dimension of classes of logits, which weights have, too; None if these are no logits."""
+    own = [d for d in a.dimensions[value].tolist() if d > 1]
+    of_weights = [d for d in own if (a.dimensions[_are_weights(a)] == d).any()]
+    return own[-1] if own and own[-1] in of_weights else max(of_weights, default=None)
+
+
+def _are_slices(a: Activations, value: int) -> Mask:
+    """Return which arrays are slices of the same array as this one: they have the same classes, but other samples."""
+    dimensions = np.sort(np.where(a.dimensions > 1, a.dimensions, 0), axis=1)
+    differs = dimensions != dimensions[value]
+    column = differs.argmax(axis=1)
+    size, own = dimensions[np.arange(len(column)), column], dimensions[value, column]
+    is_near = np.minimum(size, own) >= (1 - MAX_SLICED) * np.maximum(size, own)
+    found: Mask = (differs.sum(axis=1) == 1) & is_near & (own != (_classes(a, value) or own)) & ~a.is_like_state
+    return found
 
 
 def _split_pairs(a: Activations, value: int, own: list[int]) -> Logits | None:
