@@ -44,6 +44,18 @@ class _Pairs(NamedTuple):
         return both
 
 
+class _Attention(NamedTuple):
+    """Attention between sequences of the same lengths, whose numbers of samples or heads may differ."""
+
+    pairs: _Pairs
+    matrices: Ints
+    """The weights: matrices that products multiply by vectors."""
+    is_alike: Mask
+    """Whether each value has as many elements as one of them."""
+    members: Mask
+    """Whether it is a matrix of these pairs in a temp allocation."""
+
+
 def attention_by_parts(a: LayerActivations) -> Iterator[Intervention]:
     """Keep no matrices of pairs of positions, and compute those of a few samples or heads at a time."""
     p = a.p
@@ -51,10 +63,24 @@ def attention_by_parts(a: LayerActivations) -> Iterator[Intervention]:
     of_iteration = a.elements / np.where(is_stack, a.dimensions[:, 0], 1)
     matrices = _matrices(a, is_stack, of_iteration)
     lengths = np.sort(np.stack(_last_two(a, (a.dimensions > 0).sum(axis=1)), axis=1)[matrices], axis=1)
-    code = distinct_rows(*lengths.T)
+    code, found = distinct_rows(*lengths.T), []
     for group in largest_groups(code, p.extent[matrices]).tolist():
-        members = code == group
-        yield from _by_parts(a, is_stack, of_iteration, matrices[members], _Pairs(*lengths[members][0].tolist()))
+        pairs, own = _Pairs(*lengths[code == group][0].tolist()), matrices[code == group]
+        is_alike = _are_alike(a, of_iteration, own)
+        found.append(_Attention(pairs, own, is_alike, a.w.in_arena & is_alike & pairs.are_in(a.dimensions)))
+    is_any = np.sum([t.members for t in found], axis=0)
+    for t in found:
+        yield from _by_parts(a, is_stack, t, (is_any > t.members).nonzero()[0])
+
+
+def _are_alike(a: LayerActivations, of_iteration: npt.NDArray[np.float64], matrices: Ints) -> Mask:
+    """Return which values have as many elements as one of these matrices, in an iteration if a loop stacks them.
+
+    What a loop stacks may have as many in all iterations, such as its carry if heads are as many as layers.
+    """
+    sizes = np.append(a.elements[matrices], of_iteration[matrices])
+    found: Mask = (np.isin(a.elements, sizes) & ~_is_carry(a)) | np.isin(of_iteration, sizes)
+    return found
 
 
 def _last_two(a: Activations, rank: Ints) -> tuple[Ints, Ints]:
@@ -63,29 +89,21 @@ def _last_two(a: Activations, rank: Ints) -> tuple[Ints, Ints]:
     return a.dimensions[rows, np.maximum(rank - 1, 0)], a.dimensions[rows, np.maximum(rank - 2, 0)]
 
 
-def _by_parts(
-    a: LayerActivations, is_stack: Mask, of_iteration: npt.NDArray[np.float64], matrices: Ints, pairs: _Pairs
-) -> Iterator[Intervention]:
-    """Compute attention part by part that has these matrices, whose numbers of samples or heads may differ."""
-    p = a.p
-    largest = matrices[np.argmax(p.extent[matrices])]
+def _by_parts(a: LayerActivations, is_stack: Mask, t: _Attention, others: Ints) -> Iterator[Intervention]:
+    """Compute attention part by part; `others` are the matrices of other pairs."""
+    p, pairs = a.p, t.pairs
+    largest = t.matrices[np.argmax(p.extent[t.matrices])]
     dimensions = a.dimensions[largest][a.dimensions[largest] > 0]
-    others = dimensions[int(is_stack[largest]) : -2].tolist()
-    parts = max(largest_divisor(n, MAX_PARTS) for n in others)
-    sizes = np.append(a.elements[matrices], of_iteration[matrices])
-    is_alike: Mask = np.isin(a.elements, sizes) | np.isin(of_iteration, sizes)
-    # What a loop stacks may have as many elements in all iterations, such as its carry if heads are as many as layers.
-    is_alike &= ~_is_carry(a) | np.isin(of_iteration, sizes)
-    members = a.w.in_arena & is_alike & pairs.are_in(a.dimensions)
+    parts = max(largest_divisor(n, MAX_PARTS) for n in dimensions[int(is_stack[largest]) : -2].tolist())
     used = a.used_after_loops
-    is_used = members & (a.with_slot_mates(used) | a.gradients_of(used))
-    members &= ~is_used
+    is_used = t.members & (a.with_slot_mates(used) | a.gradients_of(used))
+    members = t.members & ~is_used
     only = a.w.only(a.with_slot_mates(members))
     in_flight = IN_FLIGHT * int(p.extent[largest]) // parts
     is_saved = a.with_slot_mates(_saved_by_policy(a, members))
     sure = a.w.only(a.with_slot_mates(members & ~is_saved)) if is_saved.any() else only
-    # What XLA rematerializes now, it may keep where these matrices are gone, but no more than them.
-    kept = a.kept_instead_of(a.rematerialized[~members[a.rematerialized]])
+    # Of other matrices, XLA may keep those that it rematerializes now, but no more than are gone.
+    kept = a.kept_instead_of(np.intersect1d(a.rematerialized, others))
     at_worst, certain, estimate, best = (
         a.w.saved(Change(0, -freed + np.where(freed > 0, more, 0)))
         for freed, more in ((sure, in_flight + kept), (sure, in_flight), (only, in_flight), (only, 0))
@@ -100,7 +118,7 @@ def _by_parts(
         f"{function}, where f gets queries, keys and values of a part. A kernel for flash attention keeps no matrix of "
         f"{pairs.n:,} by {pairs.m:,} at all."
     )
-    if _has_bias(a, is_alike, pairs):
+    if _has_bias(a, t.is_alike, pairs):
         text += " If a bias is added to the scores, f has to compute it for its part as well."
     if is_saved.any():
         text += " The policy of jax.checkpoint has to leave these matrices out, which it saves now."
