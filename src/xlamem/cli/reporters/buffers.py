@@ -8,6 +8,7 @@ from rich.text import Text
 
 from ...compute.wording import MOVES
 from ...formatting import GAP, file_line, one_line, plain_shape, shorten, shorten_distinct, size, visible
+from .labels import shorten_labels
 
 Row = dict[str, Any]
 
@@ -159,7 +160,7 @@ def _two_lines(rows: list[Row], width: int) -> list[Text]:
     indent = 2 + SIZE_WIDTH + 2
     room = width - indent
     sources = source_lines(rows, min(30, room // 2))
-    labels = shorten_distinct(map(label, rows), room - max((len(s) + 2 for s in sources if s), default=0))
+    labels = shorten_labels(map(label, rows), room - max((len(s) + 2 for s in sources if s), default=0))
     lines = []
     for row, name, source in zip(rows, labels, sources, strict=True):
         value = value_name(row) if row["op_name"] else ""
@@ -198,7 +199,7 @@ def _in_columns(rows: list[Row], width: int | None, *, wide: bool) -> list[Text]
     if width is not None:
         others = sum(widths) - widths[SCOPE] + 2 * sum(1 for w in widths if w) + 2
         widths[SCOPE] = min(widths[SCOPE], max(MIN_SCOPE_WIDTH, width - others))
-        for row, name in zip(cells, shorten_distinct([row[SCOPE] for row in cells], widths[SCOPE]), strict=True):
+        for row, name in zip(cells, shorten_labels([row[SCOPE] for row in cells], widths[SCOPE]), strict=True):
             row[SCOPE] = name
     lines = [_columns(headings, widths, ("dim",) * len(HEADINGS))]
     return lines + [_columns(row, widths, STYLES) for row in cells]
@@ -247,7 +248,8 @@ def group_lines(groups: list[Row], width: int | None, *, wide: bool) -> list[Tex
     if room is not None and sum(lengths) > room:
         columns[ABOUT] = _abouts(groups, wide=wide, short=True)
         lengths = _fitted(_lengths(columns), room)
-        columns = [shorten_distinct(c, n) if n else [""] * len(c) for c, n in zip(columns, lengths, strict=True)]
+        shortened = shorten_labels, shorten_distinct, shorten_distinct
+        columns = [f(c, n) if n else [""] * len(c) for f, c, n in zip(shortened, columns, lengths, strict=True)]
         others = _lengths([columns[NAME], columns[SOURCE]])  # cut at a slash, they may leave some of their room
         columns[ABOUT] = _abouts(groups, max(lengths[ABOUT], room - sum(others)), wide=wide, short=True)
         lengths = _lengths(columns)

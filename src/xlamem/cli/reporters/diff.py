@@ -29,6 +29,7 @@ from ...formatting import (
     wrap_items,
 )
 from ..options import Output
+from .labels import shorten_labels
 
 Row = dict[str, Any]
 
@@ -280,7 +281,7 @@ def _names(groups: list[Row], by: tuple[str, ...], room: int | None) -> list[str
     """Return the names of the groups. Of paths, the ends tell more; of sentences, the beginnings."""
     names = [label(g, by) for g in groups]
     if "edit" not in by or room is None:
-        return shorten_distinct(names, room)
+        return shorten_labels(names, room)
     return [name if len(name) <= room else f"{name[: room - 1]}…" for name in names]
 
 

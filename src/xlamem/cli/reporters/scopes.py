@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from ...compute import FoldedScope
-from ...formatting import one_line, percent, shorten_distinct, size
+from ...formatting import one_line, percent, size
 from .buffers import SIZE_WIDTH, category_name
 from .chart import is_unicode
+from .labels import shorten_labels
 
 PERCENT_WIDTH = 7
 
@@ -33,7 +34,7 @@ def tree_lines(scopes: Sequence[FoldedScope], total: int, width: int | None) -> 
     starts = [f"{amount(scope.bytes, total)}{branch}" for branch, _, scope in lines]
     counts = [f"  {scope.node.n:,}×" if scope.node.n > 1 else "" for *_, scope in lines]
     room = width and width - max((len(a) + len(b) for a, b in zip(starts, counts, strict=True)), default=0)
-    names = shorten_distinct([name for _, name, _ in lines], room)
+    names = shorten_labels([name for _, name, _ in lines], room)
     return [
         Text.assemble(amount(scope.bytes, total), (branch, "dim"), (name, "" if branch else "bold"), (n, "dim"))
         for (branch, _, scope), name, n in zip(lines, names, counts, strict=True)

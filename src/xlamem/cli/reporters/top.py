@@ -18,6 +18,7 @@ from ...formatting import GAP, count, exact_size, number, one_line, plain_shape,
 from .buffers import buffer_lines, category_name, more_line
 from .chart import bar
 from .header import header
+from .labels import shorten_labels
 from .scopes import amount, tree_lines
 
 Row = dict[str, Any]
@@ -174,7 +175,7 @@ def _names(rows: list[Row], keys: list[str], room: int | None) -> list[str]:
     columns = [[_group_name(key, row[key]) for row in rows] for key in keys]
     names = [GAP.join(cells) for cells in zip(*columns, strict=True)]
     if room is None or "shape" not in keys or max(map(len, names), default=0) <= room:
-        return shorten_distinct(names, room)
+        return shorten_labels(names, room)
     n_others = len(keys) - 1
     limit = room if not n_others else max(room // 2, room - n_others * (MIN_OTHER + len(GAP)))
     shapes = _shapes(columns[keys.index("shape")], limit)
