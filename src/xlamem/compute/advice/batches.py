@@ -366,6 +366,26 @@ def _depend_on(a: LayerActivations, is_batch: Mask) -> Mask:
     return found
 
 
+def _of_iteration(a: LayerActivations) -> Ints:
+    """Return the first three dimensions of each array, without the number of iterations of a loop that stacks it."""
+    stacked = np.zeros(len(a.dimensions), bool)
+    for s in a.stacks:
+        stacked |= s.members & (a.dimensions[:, 0] == s.trips)
+    return np.where(stacked[:, None], a.dimensions[:, 1:4], a.dimensions[:, :3])
+
+
+def _are_pairs(a: LayerActivations, size: int) -> Mask:
+    """Return which values are matrices of all pairs of samples, or of a few views of each."""
+    first, second, third = _of_iteration(a).T
+    pairs = np.stack([first, second], axis=1)
+    found: Mask = (second > 0) & (third == 0) & (pairs % size == 0).all(axis=1)
+    found &= pairs.min(axis=1) <= MAX_VIEWS * size
+    # Of samples and features, weights have a dimension, or two that are joined.
+    found &= ~np.isin(pairs, a.dimensions[a.is_state]).any(axis=1)
+    found &= ~(np.isin(pairs, _joined(a)) & (pairs != size)).any(axis=1)
+    return found
+
+
 def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
     p, w, size = a.p, a.w, batch.size
     is_batch = _are_of_batch(a, size)
@@ -379,11 +399,7 @@ def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
     # A step may have activations that show no batch in their shape. Smaller ones may fit into outputs.
     others = w.in_arena & ~a.is_like_state if a.is_training else temps
     # Matrices of all pairs of samples fall to a quarter.
-    is_pairs = (a.dimensions[:, 1] > 0) & (a.dimensions[:, 2] == 0) & (a.dimensions[:, :2] % size == 0).all(axis=1)
-    is_pairs &= a.dimensions[:, :2].min(axis=1) <= MAX_VIEWS * size
-    # Of samples and features, weights have a dimension, or two that are joined.
-    is_pairs &= ~np.isin(a.dimensions[:, :2], a.dimensions[a.is_state]).any(axis=1)
-    is_pairs &= ~(np.isin(a.dimensions[:, :2], _joined(a)) & (a.dimensions[:, :2] != size)).any(axis=1)
+    is_pairs = _are_pairs(a, size)
     pairs = w.only(w.in_arena & is_pairs & ~a.is_like_state) // 4
     most = (Change(fixed, -(w.only(some) // 2 + pairs)) for some in (temps, others))
     rows = np.flatnonzero(temps & w.at_peak)
@@ -395,7 +411,8 @@ def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
     where = " on each device" if is_partitioned(p) else ""
     text = f"Halve the batch of `{batch.name}`{batch.shape}{where} ({size:,} to {size // 2:,})."
     if a.is_training:
-        all_pairs = w.at_peak & is_pairs & (a.dimensions[:, :2].max(axis=1) <= MAX_VIEWS * size) & ~a.is_like_state
+        is_small = _of_iteration(a)[:, :2].max(axis=1) <= MAX_VIEWS * size
+        all_pairs = w.at_peak & is_pairs & is_small & ~a.is_like_state
         is_coupled = p.extent[all_pairs].sum() > MIN_PAIRS * w.peak
         text += f" {NOT_INDEPENDENT if is_coupled else ACCUMULATION}"
     lower = 0 if batch.is_shared else int(BATCH_LOWER * certain)
