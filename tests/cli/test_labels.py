@@ -33,6 +33,8 @@ UP = "['params']['encoder']['up_*']['kernel']"
         (f"opt[0].mu{UP}", 22, "opt[0].mu….up_*.kernel"),
         (f"opt[0].mu{UP}", 17, "opt[0].mu….kernel"),
         (f"opt[0].mu{UP}", 16, "opt[0].m….kernel"),
+        ("params['embed']['embedding'].value", 33, "params.embed.embedding"),
+        ("params.embed.embedding.value", 20, "params.emb…ing.value"),
         ("slice of params['layers'][0]['w']", 20, "slice of params….w"),
         ("fusion.123.remat2.clone.5", 16, "fusion.1…clone.5"),
     ],

@@ -39,8 +39,8 @@ def shorten_labels(labels: Iterable[str], limit: int | None) -> list[str]:
 
 
 def _with_dots(text: str) -> str:
-    """Return ``params.layers.w`` for ``params['layers']['w']``."""
-    return re.sub(_KEY, r".\1", text)
+    """Return ``params.layers.w`` for ``params['layers']['w']``, or with ``.value``, which Flax NNX appends."""
+    return re.sub(_KEY, r".\1", text.removesuffix(".value") if re.search(_KEY, text) else text)
 
 
 def _clashing(forms: dict[str, list[str]]) -> list[str]:
