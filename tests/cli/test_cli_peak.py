@@ -541,6 +541,13 @@ def test_one_of_several(run: Any) -> None:
         assert f"module {s.module_id:04d} in" in out.out
         assert run("explain", several, "--module", names[i]).code == 0
     assert run("explain", several, "--module", "none").code == 2
+    last = xlamem.find(several)[-1]
+    alone = run("peak", last.members[0].location).out
+    for module in (last.name, str(last.module_id)):
+        assert run("peak", several, "--module", module).out == alone
+    assert run("peak", several, "--module", "none").code == 2
+    two = json.loads(run("peak", several, several, "--module", last.name, "--json").out)
+    assert [d["name"] for d in two["dumps"]] == [last.name] * 2
 
 
 def test_one_of_several_in_a_log(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

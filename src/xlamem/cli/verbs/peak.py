@@ -10,7 +10,7 @@ from ... import compute, schema
 from ...compute.wording import describe_problems
 from ...dump import Dump, read
 from ...errors import UsageError
-from ...input.find import Source, find
+from ...input.find import Source, find, resolve
 from .. import console, inputs, options
 from ..inputs import Failure, Program
 from ..memory import Memory, memory
@@ -30,20 +30,22 @@ LIMIT = (
 
 @click.command("peak")
 @options.paths()
+@click.option("--module", metavar="N|NAME", help="Module to show if a PATH has several; by default all are listed.")
 @options.space
 @options.output(csv=True, limit=LIMIT, wide=True, verbose="Show notes in full.")
 @memory(effect="exit with 3 if it is unknown whether a program fits, or else 1 if one does not")
 @options.strict("Exit with 3 if a dump is truncated.")
 def command(
-    paths: tuple[str, ...], space: str | int | None, output: options.Output, memory: Memory | None, strict: bool
-) -> int:
+    paths: tuple[str, ...], module: str | None, space: str | int | None, output: options.Output, memory: Memory | None,
+    strict: bool,
+) -> int:  # fmt: skip
     """Show what must fit into the device's memory (device_total), and for each memory space the bytes that are reserved
     and the peak of the bytes in use: over time, by scope of the model, and by buffer. Like buffers of all layers are
     one row.
 
     If the PATHs hold several programs, list them, largest first, and show the largest.
     """
-    sources = find(*paths)
+    sources = find(*paths) if module is None else [resolve(path, module=module) for path in paths]
     several = len(sources) > 1
     limit = output.limit if output.json or output.limit is not None else N_SHOWN
 
