@@ -508,7 +508,8 @@ def state(*slots: str) -> list[tuple[str, str, int]]:
         (state(), [*state(), ("ema['w']", "f32[16]", 64), ("ema['b']", "f32[4]", 16)], "2 arguments are new: ema"),
         (state(), [*state(), *((f"{name}.x", "f32[16]", n) for n, name in enumerate("abcd"))],
          "4 arguments are new: d.x, c.x, b.x, …"),
-        (state(".trace"), state(".mu"), ""),
+        (state(".trace"), state(".mu"),
+         "2 arguments have other names: opt[0].trace['w'] -> opt[0].mu['w'], opt[0].trace['b'] -> opt[0].mu['b']"),
         (state(".trace"), [*state(".mu"), ("key", "u32[2]", 8)], "1 argument is new: key"),
         (state("[0]"), [*(("state" + name[3:], *more) for name, *more in state("[0]")), ("state[0][1]", "f32[9]", 36)],
          "1 argument is new: state[0][1]"),
@@ -518,6 +519,19 @@ def test_state_of_another_optimizer(make: Callable[..., Path], a: Any, b: Any, w
     """It is stated by what its names begin with; of as many arguments of the same shapes, only the names changed."""
     sides = (xlamem.read(make(with_arguments(*side))) for side in (a, b))
     assert "; ".join(texts(*sides, "arguments")) == wanted
+
+
+def test_arguments_of_renamed_modules(make: Callable[..., Path]) -> None:
+    """Weights that another module uses in the same way have other shapes: they are no partners."""
+    shapes = {"key": ("f32[8,2]", 64), "query": ("f32[8,2]", 64), "out": ("f32[2,8]", 64), "up": ("f32[4]", 16)}
+    flat = [(f"p['{layer}_{n}']", *shapes[layer]) for n in range(2) for layer in ("key", "query", "out", "up")]
+    modules = ("out", "query", "key", "up")
+    nested = [(f"p['layer_{n}']['{layer}']", *shapes[layer]) for n in range(2) for layer in modules]
+    a, b = (xlamem.read(make(with_arguments(*side))) for side in (flat, nested))
+    (text,) = texts(a, b, "arguments")
+    assert text.startswith("8 arguments have other names: ")
+    assert "p['out_0'] -> p['layer_0']['out']" in text
+    assert texts(a, b, "dimensions") == []
 
 
 def test_arguments_without_a_name(make: Callable[..., Path]) -> None:

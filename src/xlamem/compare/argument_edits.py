@@ -14,7 +14,7 @@ import pyarrow as pa
 from .. import kernels as pc
 from ..compute.columns import Ints, Mask, arrow_array
 from ..compute.program import Program
-from ..formatting import plain_shape, size
+from ..formatting import count, plain_shape, size
 from .context import MAX_NAMES, Context, Edit, are, listed
 from .graph import argument_suffixes, nested_names
 from .interface import Arguments, Interface
@@ -56,20 +56,36 @@ def single_arguments(c: Context) -> Iterator[Edit]:
         yield Edit("arguments", f"{what}: {groups}", claims, "interface")
 
 
-def _replaced(i: Interface, gone: Ints, new: Ints) -> tuple[Ints, Ints]:
-    """Return matched arguments with other names, if some of those named like them have no match."""
+def renamed_arguments(c: Context) -> Iterator[Edit]:
+    """Find arguments with other names, such as weights of modules that are nested otherwise, if none is new or gone."""
+    i = c.interface
+    left, right = _renamed(i)
+    if not len(left) or len(i.gone) or len(i.new):
+        return
+    order = np.argsort(-c.m.b.allocation_size[i.b.allocation[right]], kind="stable")[: MAX_NAMES + 1]
+    a, b = (pc.take(own.names, arrow_array(rows[order])) for own, rows in ((i.a, left), (i.b, right)))
+    names = listed([f"{before} -> {after}" for before, after in zip(a.to_pylist(), b.to_pylist(), strict=True)])
+    text = f"{count(len(left), 'argument has another name', 'arguments have other names')}: {names}"
+    yield Edit("arguments", text, c.none, "interface")
+
+
+def _renamed(i: Interface) -> tuple[Ints, Ints]:
+    """Return matched arguments with names that the other program does not have."""
     left, right = i.matched
-    if not len(new) and not len(gone):
-        return left[:0], right[:0]
     a, b = (pc.take(own.names, arrow_array(rows)) for own, rows in ((i.a, left), (i.b, right)))
     other = pc.not_equal(argument_suffixes(a), argument_suffixes(b))
     # A leaf that has become several is the same argument, under a longer name.
     other = pc.and_(other, pc.not_equal(nested_names(a, i.b.names), nested_names(b, i.a.names)))
     renamed = _flags(pc.and_(other, pc.invert(pc.match_substring_regex(b, UNNAMED))))
     renamed &= _flags(pc.invert(pc.is_in(a, i.b.names))) & _flags(pc.invert(pc.is_in(b, i.a.names)))
-    left, right = left[renamed], right[renamed]
-    if not len(left):
-        return left, right
+    return left[renamed], right[renamed]
+
+
+def _replaced(i: Interface, gone: Ints, new: Ints) -> tuple[Ints, Ints]:
+    """Return matched arguments with other names, if some of those named like them have no match."""
+    left, right = _renamed(i)
+    if not len(left) or not (len(new) or len(gone)):
+        return left[:0], right[:0]
     single_a = _in_groups(i.a.names, left, gone, i.b.names)
     single_b = _in_groups(i.b.names, right, new, i.a.names)
     return left[single_a | single_b], right[single_a | single_b]

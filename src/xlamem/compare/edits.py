@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ..compute.columns import Ints, Mask
-from .argument_edits import single_arguments
+from .argument_edits import renamed_arguments, single_arguments
 from .context import Context, Edit
 from .gather_edits import gathered
 from .loop_edits import stacks
@@ -38,6 +38,7 @@ RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
     layers_changed,
     stacked_arguments,
     single_arguments,
+    renamed_arguments,
     reordered_arguments,
     donation,
     stacked_outputs,

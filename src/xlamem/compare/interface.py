@@ -81,9 +81,26 @@ class Interface:
         of_value[self.b.value[known]] = known
         self.partner: Ints = take(of_value, take(m.value, self.a.value))
         """Argument of B that matches each argument of A, or -1."""
+        unlike = self._unlike()
+        partners, self.partner[unlike] = self.partner[unlike], -1
         for keys in (_names, _suffixes):
             self._pair_left(keys)
         self._pair_renamed()
+        free = (self.partner[unlike] < 0) & np.isin(partners, self.new)
+        self.partner[unlike[free]] = partners[free]
+
+    def _unlike(self) -> Ints:
+        """Return arguments of A of which the partner has another name and another shape.
+
+        Where modules were renamed, what is like them is among the arguments without a partner.
+        """
+        left = np.flatnonzero(self.partner >= 0)
+        right = self.partner[left]
+        names_a, names_b = pc.take(self.a.names, arrow_array(left)), pc.take(self.b.names, arrow_array(right))
+        known = pc.or_(pc.is_in(names_a, self.b.names), pc.is_in(names_b, self.a.names))
+        same = pc.equal(pc.take(self.a.shapes, arrow_array(left)), pc.take(self.b.shapes, arrow_array(right)))
+        alike = pc.or_(known, pc.fill_null(same, True))
+        return np.delete(left, np.flatnonzero(alike.to_numpy(zero_copy_only=False)))
 
     def _pair_renamed(self) -> None:
         """Pair arguments without a partner of a shape of which both sides have as many."""
