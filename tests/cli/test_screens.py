@@ -131,7 +131,7 @@ def test_the_first_level_of_the_scopes_adds_up(run: Any) -> None:
     for path in (LAYERS, MPL, DUMPS / "gpu-jax-0.10.2-attn_cudnn", DUMPS / "cpu-jaxlib-0.12.0-odd_tree"):
         peak = compute.peak(xlamem.read(path)).spaces.to_pylist()[0]["peak"]
         lines = run("peak", path).out.splitlines()
-        begin = next(i for i, line in enumerate(lines) if line.startswith("  scopes"))
+        begin = next(i for i, line in enumerate(lines) if line.startswith(("  scopes", "  functions")))
         end = next(i for i, line in enumerate(lines) if line.startswith("  largest"))
         first = [line for line in lines[begin + 1 : end] if re.search(r"%  \w", line)]
         assert 0.98 * peak <= sum(map(size_of, first)) <= 1.001 * peak

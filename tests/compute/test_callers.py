@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import attacks
 import numpy as np
@@ -18,9 +19,11 @@ from xlamem.compute.callers import (
     callers_outside,
     calls_from,
     calls_outside,
+    function_paths,
     lines_of_model,
     shared_lines,
 )
+from xlamem.compute.grouping import folded_scopes, have_functions_only
 
 MODEL, LIBRARY = "/m/a.py", "/v/site-packages/b.py"
 
@@ -72,6 +75,36 @@ def test_calls_that_lead_to_a_line() -> None:
     assert calls_outside(frames.slice(0, 0), 1) == calls_outside(frames, -1) == []
     cycle = stack_frames([(1, 2, MODEL, 1), (2, 1, MODEL, 2)])
     assert calls_outside(cycle, 1)[:3] == [calls_outside(cycle, i)[0] for i in (1, 2, 1)]
+
+
+def called(rows: list[tuple[int, int | None, str, str | None]], *frames: int) -> list[str | None]:
+    """Return the paths of functions at these frames of a table of ids, parents, files and functions."""
+    ids, parents, files, names = zip(*rows, strict=True)
+    table = {"id": ids, "parent": pa.array(parents, pa.int64()), "file": files, "line": [1] * len(rows)}
+    codes, texts = function_paths(pa.table({**table, "function": pa.array(names, pa.string())}), np.array(frames))
+    return [None if code < 0 else texts[code].as_py() for code in codes.tolist()]
+
+
+def test_functions_that_call_each_other() -> None:
+    """Without modules, lambdas and libraries; those in functions without these."""
+    rows = [
+        (1, None, MODEL, "<module>"), (2, 1, MODEL, "train_step"), (3, 2, LIBRARY, "grad"), (4, 3, MODEL, "<lambda>"),
+        (5, 4, MODEL, "build.<locals>.loss_fn"), (6, 5, MODEL, "Model.__call__.<locals>.<lambda>"),
+        (7, 6, MODEL, "Block.__call__"), (8, 7, LIBRARY, "dot"), (9, None, LIBRARY, "dot"), (10, 2, MODEL, None),
+    ]  # fmt: skip
+    path = "train_step/loss_fn/Block.__call__"
+    shown = [None, "train_step", "train_step", "train_step", "train_step/loss_fn", "train_step/loss_fn", path, path]
+    assert called(rows, *range(1, 11), 99, -1) == [*shown, None, "train_step", None, None]
+    assert called(rows, 7, 1, 7) == [path, None, path]
+
+
+def test_functions_that_are_called_again() -> None:
+    """The body of a loop has the stack of the loop, below which it is traced."""
+    names = ["step", "loss", "layer", "step", "loss", "layer", "mlp"]
+    rows = [(i + 1, i or None, MODEL, name) for i, name in enumerate(names)]
+    assert called(rows, 3, 4, 7) == ["step/loss/layer", "step", "step/loss/layer/mlp"]
+    cycle = [(1, 2, MODEL, "a"), (2, 1, MODEL, "b")]
+    assert set(called(cycle, 1, 2)) <= {"a", "b", "a/b", "b/a"}
 
 
 def test_lines_that_several_lines_call() -> None:
@@ -210,3 +243,59 @@ def test_a_value_named_after_its_reader_has_its_own_line(own: str, line: int, ma
     rows = {row["instruction"]: row for row in xlamem.live_set(xlamem.read(make(members)), 1).to_pylist()}
     found = rows["b"]
     assert (found["origin"], found["op_name"], found["source_line"]) == ("user", "jit(f)/jvp()/div", line)
+
+
+# -- groups of functions -------------------------------------------------------------------------
+
+
+def test_bytes_by_function() -> None:
+    """They add up as other keys do. The depth counts from the outermost function."""
+    dump = xlamem.read(Path(__file__).parent.parent / "dumps" / "tpu-libtpu-0.0.50.1-v5e-host_offload")
+    rows = xlamem.attribution(dump, ("memory_space", "function"), space="hbm").to_pylist()
+    assert [row["function"] for row in rows] == ["main/child/m_host_offload", None]
+    assert sum(row["bytes"] for row in rows) == xlamem.peak(dump).spaces.to_pylist()[0]["peak"]
+    for depth, function in ((1, "main"), (2, "main/child"), (3, "main/child/m_host_offload"), (9, rows[0]["function"])):
+        (first, *_) = xlamem.attribution(dump, "function", space="hbm", depth=depth).to_pylist()
+        assert first == {"function": function, "bytes": rows[0]["bytes"], "n": rows[0]["n"]}
+    assert "function" not in xlamem.live_set(dump).column_names
+
+
+def in_use(*rows: tuple[str, str | None, str | None, int]) -> pa.Table:
+    """Return rows of live sets: category, op_name, functions and bytes."""
+    columns = list(zip(*rows, strict=True))
+    table = pa.table(dict(zip(("category", "op_name", "function", "bytes"), columns, strict=True)))
+    codes = {name: table[name].dictionary_encode() for name in ("category", "op_name", "function")}
+    return pa.table({**codes, "bytes": table["bytes"], "opcode": table["category"]})
+
+
+ADD, LAYER = "jit(f)/jvp()/add", "jit(f)/jvp(model)/layer_3/add"
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        ([("temp", ADD, "step/loss", 6), ("temp", ADD, "step/mlp", 4)], True),
+        ([("temp", ADD, "step/loss", 9), ("temp", ADD, "step/mlp", 1)], False),  # one function has nearly all
+        ([("temp", ADD, "step", 6), ("temp", ADD, "loss", 4)], False),
+        ([("temp", ADD, "step/loss", 3), ("temp", ADD, "step/mlp", 2), ("temp", ADD, None, 5)], False),
+        ([("temp", ADD, "step/loss", 4), ("temp", ADD, "step/mlp", 2), ("temp", None, None, 5)], True),
+        ([("temp", ADD, "step/loss", 4), ("temp", LAYER, "step/mlp", 2), ("temp", ADD, "step/mlp", 2)], False),
+        ([("temp", ADD, "step/loss", 4), ("temp_in_output", LAYER, "step/mlp", 1), ("temp", ADD, "step/mlp", 2)], True),
+        ([("temp", ADD, "step/a", 6), ("temp", ADD, "step/b", 4), ("donated", "p['w']", None, 99)], True),
+        ([("donated", "p['w']", None, 99)], False),
+    ],
+)
+def test_functions_that_tell_more_than_scopes(rows: list[Any], found: bool) -> None:
+    """Most temporaries are in several functions, and few in a module or a named scope."""
+    assert have_functions_only(in_use(*rows)) == found
+
+
+def test_functions_instead_of_scopes() -> None:
+    """Arguments keep their names, and so does what has no function."""
+    table = in_use(
+        ("temp", ADD, "step/loss", 4), ("temp", ADD, None, 2), ("live_out", ADD, "step/sgd", 1),
+        ("parameter", "p['w']", "step", 8),
+    )  # fmt: skip
+    scopes = {row["bytes"]: row["scope"] for row in folded_scopes(table, functions=True)}
+    assert scopes == {4: "step/loss", 2: "add", 1: "step/sgd", 8: "p['w']"}
+    assert {row["scope"] for row in folded_scopes(table)} == {"add", "p['w']"}

@@ -47,6 +47,7 @@ __all__ = [
     "folded_rest",
     "folded_scopes",
     "fragmentation",
+    "have_functions_only",
     "idle",
     "inspect",
     "is_padded",
@@ -87,7 +88,7 @@ if TYPE_CHECKING:
     from .charges import live_set
     from .explanation import explain, explain_causes
     from .folding import folded_rest, like_buffers, n_until_small, named
-    from .grouping import KEYS, attribution, folded_scopes, scopes_in_use
+    from .grouping import KEYS, attribution, folded_scopes, have_functions_only, scopes_in_use
     from .in_use import occupancy
     from .inspection import CROSS_CHECKS, Inspection, duplicates, inspect
     from .memory_stats import MemoryAnalysis, memory_analysis
@@ -117,7 +118,7 @@ else:
         "charges": "live_set",
         "explanation": "explain explain_causes",
         "folding": "folded_rest like_buffers n_until_small named",
-        "grouping": "KEYS attribution folded_scopes scopes_in_use",
+        "grouping": "KEYS attribution folded_scopes have_functions_only scopes_in_use",
         "in_use": "occupancy",
         "inspection": "CROSS_CHECKS Inspection duplicates inspect",
         "memory_stats": "MemoryAnalysis memory_analysis",

@@ -11,6 +11,7 @@ import pyarrow as pa
 from .. import kernels as pc
 from ..dump import hlo_body
 from ..parse.hlo_body import CALLS, HloBody
+from .callers import function_paths
 from .columns import Ints, Mask, arrow_array, decoded, encoded, flags_of, ints, nullable, take, take_text
 from .hlo_flow import operand_items
 from .op_names import (
@@ -65,6 +66,14 @@ def source_columns(p: Program, values: Ints) -> dict[str, pa.Array]:
 def stack_frames(p: Program, values: Ints) -> Ints:
     """Return the id of the stack frame of the instruction that names each value, -1 if it has none."""
     return take(ints(origins(p).names.table, "stack_frame"), _rows_of_lines(p, values))
+
+
+def functions(p: Program, values: Ints) -> pa.Array:
+    """Return the functions of the model that call each other where each value is named (see `function_paths`)."""
+    frames = p.optional("frames")
+    if frames is None or not frames.num_rows:
+        return pa.nulls(len(values), pa.string())
+    return decoded(*function_paths(frames, stack_frames(p, values)))
 
 
 def buffer_names(p: Program, values: Ints, wanted: Collection[str] | None = None) -> dict[str, pa.Array]:

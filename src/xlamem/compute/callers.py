@@ -86,6 +86,40 @@ def calls_outside(frames: pa.Table, frame: int) -> list[dict[str, Any]]:
     return found
 
 
+def function_paths(frames: pa.Table, stack_frame: Ints) -> tuple[Ints, pa.Array]:
+    """Return codes and texts of the functions that call each other at these frames: `train_step/loss_fn/mlp`.
+
+    The outermost is first. Those of libraries, modules and lambdas are left out; of a function that is called again by
+    what it calls, only one call counts. The code is -1 for a frame without a function.
+    """
+    outside, ids = callers_outside(frames), ints(frames, "id")
+    caller = take(outside, row_of(ids, ints(frames, "parent")))
+    used, code = np.unique(take(outside, row_of(ids, stack_frame)), return_inverse=True)
+    codes, names = encoded(frames["function"])
+    inner = pc.replace_substring_regex(pc.cast(names, pa.string()), r"^.*<locals>\.", "")
+    function = [*pc.replace_substring_regex(inner, "^<.*>$", "").to_pylist(), ""]
+    paths = _paths(used[used >= 0], [function[c] for c in codes.tolist()], caller.tolist())
+    texts, distinct = np.unique(["/".join(paths.get(row, ())) for row in used.tolist()], return_inverse=True)
+    known = np.where(texts[distinct] == "", -1, distinct.ravel())
+    return known[code.ravel()], pa.array(texts.tolist(), pa.string())
+
+
+def _paths(rows: Ints, function: list[str], caller: list[int]) -> dict[int, tuple[str, ...]]:
+    """Return the functions on the stack of each of these frames, of which `function` and `caller` list those of all."""
+    paths: dict[int, tuple[str, ...]] = {-1: ()}
+    for row in rows.tolist():
+        above: list[int] = []
+        while row not in paths and len(above) < MAX_STACK:  # a damaged table may have a cycle
+            above.append(row)
+            row = caller[row]
+        path = paths.get(row, ())
+        for inner in reversed(above):
+            name = function[inner]
+            path = path[: path.index(name) + 1] if name in path else (*path, name) if name else path
+            paths[inner] = path
+    return paths
+
+
 def calls_from(frames: pa.Table, rows: Ints, file: str, function: str) -> tuple[Ints, Ints]:
     """Return the rows of frames that a function calls, of these rows and their callers, and the rows of the calls.
 

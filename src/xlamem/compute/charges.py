@@ -12,13 +12,15 @@ from .. import _sweep, schema
 from ..dump import DumpLike
 from ..parse.arrays import ints as column_ints
 from ..parse.arrays import order_by
-from .buffer_names import buffer_names
+from .buffer_names import buffer_names, functions
 from .columns import Ints, decoded, ints, nullable, table_of_columns, take, take_text
 from .layout import CATEGORIES, THREAD_LOCAL, Layout
 from .peaks import require_allocations, selected_steps
 from .program import Program, program
 
 _LIVE_SET = schema.COMPUTED["live_set"]
+FUNCTION = "function"
+"""A column that `live_set` does not have: the functions that call each other where a buffer is named."""
 
 
 def live_set(dump: DumpLike, time: int | None = None, *, space: str | int | None = None) -> pa.Table:
@@ -50,13 +52,17 @@ def live_set(dump: DumpLike, time: int | None = None, *, space: str | int | None
 
 
 def live_set_of(p: Program, time: int | None, space: str | int | None, names: Collection[str]) -> pa.Table:
-    """Return these columns of the live set. Those that name buffers take most of the time."""
+    """Return these columns of the live set, and `FUNCTION` if it is one of them.
+
+    Those that name buffers take most of the time.
+    """
     require_allocations(p)
     charges = charge(p, selected_steps(p, time, space))
     order = (p.allocation_ids[charges.owner], -charges.bytes, p.space_of_allocation[charges.owner])
     rows = np.lexsort(order)
     columns = live_set_columns(p, charges, rows) | buffer_names(p, charges.value[rows], names)
-    return table_of_columns([column for column in _LIVE_SET.columns if column.name in names], columns)
+    table = table_of_columns([column for column in _LIVE_SET.columns if column.name in names], columns)
+    return table.append_column(FUNCTION, functions(p, charges.value[rows])) if FUNCTION in names else table
 
 
 class Charges(NamedTuple):

@@ -12,8 +12,8 @@ from .. import kernels as pc
 from ..dump import DumpLike
 from ..errors import UsageError
 from ..formatting import similar
-from .charges import live_set_of
-from .columns import Ints, arrow_array, computed_table, decoded, encoded, groups_of, ints, sums_of
+from .charges import FUNCTION, live_set_of
+from .columns import Ints, Mask, arrow_array, computed_table, decoded, encoded, groups_of, ints, sums_of
 from .op_names import scopes, shortened_paths
 from .program import program
 
@@ -28,12 +28,15 @@ Key = Literal[
     "kind",
     "origin",
     "source",
+    "function",
     "opcode",
     "element_type",
     "shape",
     "instruction",
 ]
 KEYS: tuple[str, ...] = get_args(Key)
+SINGLE_SHARE = 0.9
+"""Minimum share of the temporaries of a function that is called alone."""
 _COLUMNS = {"scope": ("op_name",), "source": ("source_file", "source_line"), "layer": ("layer", "layer_index")}
 """The columns of `live_set` behind keys that are not columns themselves."""
 
@@ -55,11 +58,13 @@ def attribution(
         A `Dump`, or anything that `read` accepts.
     by
         One or more of memory_space, category, role, op_name, scope (see `scopes`), layer, phase, kind, origin (see the
-        table `live_set`), source (file:line), opcode, element_type, shape and instruction.
+        table `live_set`), source (file:line), function (those that call each other where the buffer is named, the
+        outermost first, without libraries: ``train_step/loss_fn/Block.__call__``), opcode, element_type, shape and
+        instruction.
     time, space
         As for `live_set`; the peak of each space by default.
     depth
-        Keep only the first components of a scope or op_name.
+        Keep only the first components of a scope, op_name or function.
     fold
         Group layers together: ``layers_17`` -> ``layers_*``.
 
@@ -79,15 +84,50 @@ def attribution(
     return pc.sort_by(sums, [("bytes", "descending"), *((k, "ascending") for k in by)])
 
 
-def folded_scopes(members: pa.Table) -> list[dict[str, Any]]:
-    """Return the sums of rows of `live_set` by category, scope (with layers folded) and opcode, for `scope_tree`."""
-    keys = [encoded(key_column(members, key, None, fold=True)) for key in ("category", "scope", "opcode")]
+def folded_scopes(members: pa.Table, *, functions: bool = False) -> list[dict[str, Any]]:
+    """Return the sums of rows of `live_set` by category, scope (with layers folded) and opcode, for `scope_tree`.
+
+    With `functions`, temporaries and outputs have these instead of scopes.
+    """
+    columns = {key: key_column(members, key, None, fold=True) for key in ("category", "scope", "opcode")}
+    if functions:
+        computed = _is_category(members, "^temp|^live_out$")
+        columns["scope"] = pc.coalesce(pc.if_else(computed, _function_column(members), None), columns["scope"])
+    keys = [encoded(column) for column in columns.values()]
     first, group = groups_of(*(codes for codes, _ in keys))
     sizes = sums_of(ints(members, "bytes"), group, len(first)).tolist()
     numbers = np.bincount(group, minlength=len(first)).tolist()
     texts = [decoded(codes[first], names).to_pylist() for codes, names in keys]
     rows = zip(*texts, sizes, numbers, strict=True)
     return [{"category": c, "scope": s, "opcode": o, "bytes": size, "n": n} for c, s, o, size, n in rows]
+
+
+def have_functions_only(members: pa.Table) -> bool:
+    """Return whether functions tell more about most temporaries than their scopes, which are primitives such as `add`.
+
+    So it is without modules and named scopes, as in plain functions, Equinox and Flax NNX. A single function tells
+    less than primitives do. `members` has `FUNCTION`.
+    """
+    sizes = np.where(_flags(_is_category(members, "^temp")), ints(members, "bytes"), 0)
+    is_scope = _flags(pc.match_substring_regex(key_column(members, "scope", None, fold=True), "[/*]"))
+    is_called = _flags(pc.match_substring_regex(_function_column(members), "/"))
+    codes = encoded(members[FUNCTION])[0]
+    largest = int(np.bincount(codes[is_called], sizes[is_called]).max(initial=0))
+    total, called = int(sizes.sum()), int(sizes[is_called].sum())
+    return 4 * int(sizes[is_scope].sum()) < total < 2 * called and largest < SINGLE_SHARE * total
+
+
+def _is_category(members: pa.Table, pattern: str) -> pa.ChunkedArray:
+    return pc.match_substring_regex(pc.cast(members["category"], pa.string()), pattern)
+
+
+def _function_column(members: pa.Table) -> pa.ChunkedArray:
+    return pc.cast(members[FUNCTION], pa.string())
+
+
+def _flags(column: pa.ChunkedArray) -> Mask:
+    flags: Mask = pc.fill_null(column, False).to_numpy()
+    return flags
 
 
 def scopes_in_use(dump: DumpLike) -> pa.Table:
@@ -124,10 +164,18 @@ def key_column(rows: pa.Table, key: str, depth: int | None, fold: bool) -> pa.Ch
         return _path_column(rows["op_name"], key, depth, fold)
     if key == "layer" and not fold:
         return _layer_column(rows)
+    if key == FUNCTION and depth is not None:
+        return _first_functions(rows[key], depth)
     if key != "source":
         return pc.cast(rows[key], pa.string())
     file, line = (pc.cast(rows[name], pa.string()) for name in ("source_file", "source_line"))
     return pc.coalesce(pc.binary_join_element_wise(file, line, ":"), file)
+
+
+def _first_functions(column: pa.ChunkedArray, depth: int) -> pa.ChunkedArray:
+    codes, paths = encoded(column)
+    first = pc.replace_substring_regex(pc.cast(paths, pa.string()), rf"^((?:[^/]*/){{{depth - 1}}}[^/]*)/.*$", r"\1")
+    return pc.cast(pa.chunked_array([decoded(codes, first)]), pa.string())
 
 
 def _layer_column(rows: pa.Table) -> pa.ChunkedArray:

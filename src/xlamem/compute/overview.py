@@ -15,7 +15,7 @@ from ..dump import Dump
 from ..input.find import Source
 from .bills import bill
 from .buffer_names import buffer_names
-from .charges import Charges, live_set, live_set_columns
+from .charges import FUNCTION, Charges, live_set_columns, live_set_of
 from .columns import Ints, ints, table_of_columns
 from .grouping import sums_by
 from .in_use import occupancy
@@ -46,7 +46,7 @@ class Overview:
     usage: dict[tuple[str, int], Ints] = field(default_factory=dict)
     """Bytes in use at each step, by memory space and page."""
     members: dict[tuple[str, int], pa.Table] = field(default_factory=dict)
-    """Rows of ``live_set`` at the peak, by memory space and page."""
+    """Rows of ``live_set`` at the peak, with their functions, by memory space and page."""
     bill: list[Row] = field(default_factory=list)
     """Rows of ``bills``; empty without details."""
 
@@ -133,14 +133,15 @@ def _add_plateaus(spaces: list[Row], plateaus: list[Row]) -> None:
 
 def _add_usage(dump: Dump, result: Overview, limit: int | None) -> None:
     """Add categories and buffers at the peak, and usage over time."""
-    levels, members = occupancy(dump), live_set(dump)
+    names = schema.COMPUTED["live_set"].names
+    levels, members = occupancy(dump), live_set_of(program(dump), None, None, [*names, FUNCTION])
     for s in result.spaces:
         rows = _rows_of_space(levels, s)
         result.usage[s["memory_space"], s["page"]] = rows["occupied"].to_numpy()
         s["categories"] = {c: rows[c][s["first_step"] or 0].as_py() for c in OCCUPYING}
         buffers = result.members[s["memory_space"], s["page"]] = _rows_of_space(members, s)
         s["n_buffers"] = buffers.num_rows
-        s["buffers"] = buffers.slice(0, limit)
+        s["buffers"] = buffers.slice(0, limit).select(names)
 
 
 def _rows_of_space(table: pa.Table, space: Row) -> pa.Table:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from rich.text import Text
 
 from ... import kernels as pc
-from ...compute import Fits, Overview, fold_scopes, folded_scopes, like_buffers, scope_tree
+from ...compute import Fits, Overview, fold_scopes, folded_scopes, have_functions_only, like_buffers, scope_tree
 from ...compute.bill_wording import bill_line
 from ...compute.devices import parse_bytes
 from ...compute.overview import space_name
@@ -201,13 +201,15 @@ def _contents(overview: Overview, space: Row, room: int, layout: Layout) -> list
     if space["peak"] is None:
         return _all_buffers(space, room, layout)
     members = overview.members[space["memory_space"], space["page"]]
-    root = scope_tree(folded_scopes(members))
+    by_function = have_functions_only(members)
+    root = scope_tree(folded_scopes(members, functions=by_function))
     buffers = _largest(overview, space, MAX_BUFFERS if layout.limit is None else layout.limit, layout)
     n = min(MAX_SCOPES, max(room // 2, room - 2 - len(buffers)))
     lines = tree_lines(fold_scopes(root, n), root.bytes, layout.width)
     step = f"at step {space['first_step']:,}"
     shown = buffers if layout.limit is not None else buffers[: max(1, room - len(lines) - 2)]
-    return [field("scopes", (f"{step}, layers folded", "dim")), *lines, *_titled(shown, f"buffers {step}")]
+    title = field("functions", (step, "dim")) if by_function else field("scopes", (f"{step}, layers folded", "dim"))
+    return [title, *lines, *_titled(shown, f"buffers {step}")]
 
 
 def _titled(lines: list[Text], title: str) -> list[Text]:

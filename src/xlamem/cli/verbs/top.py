@@ -49,9 +49,10 @@ def command(
 ) -> None:
     """Show what uses the memory of the program in PATH, at the peak of each memory space or at any step.
 
-    The keys are scope, layer, phase, kind, origin, source (file:line), op_name, opcode, element_type, shape, category,
-    instruction, role and memory_space. --by buffer lists the live buffers, and the memory that is reserved but not
-    live. Either way, the rows of a memory space add up to its bytes in use.
+    The keys are scope, layer, phase, kind, origin, source (file:line), function (those of the model that call each
+    other there), op_name, opcode, element_type, shape, category, instruction, role and memory_space. --by buffer lists
+    the live buffers, and the memory that is reserved but not live. Either way, the rows of a memory space add up to its
+    bytes in use.
     """
     keys = _keys(by)
     if tree and keys != ["scope"]:
