@@ -624,3 +624,13 @@ def test_comparisons_of_dumps_import_no_datasets(command: list[Any], tmp_path: P
     command = [sys.executable, "-c", code, *command, LAYERS]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert shown.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_tree_of_functions(run: Any) -> None:
+    """It adds up, as that of scopes does; `peak` shows it where it tells more than primitives."""
+    dump = DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"
+    lines = run("top", dump, "--by", "function", "--tree", "--space", "hbm").out.splitlines()
+    assert [line.split("%")[1].split("×")[0].split() for line in lines if "%" in line] == [
+        ["main/child/m_host_offload", "7"], ["(no", "function)", "3"],
+    ]  # fmt: skip
+    assert run("top", dump, "--by", "function,scope", "--tree").code == 2

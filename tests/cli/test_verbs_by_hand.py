@@ -879,7 +879,7 @@ def test_only_scopes_are_a_tree(by: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(options.inputs, "open_dump", lambda *_: options.inputs.Opened(NONE, 0))
     run: Any = top.command.callback
     about = {"path": "d", "module": None, "step": None, "depth": None, "fold": False, "tree": True, "space": None}
-    with pytest.raises(UsageError, match=r"^--tree requires --by scope$"):
+    with pytest.raises(UsageError, match=r"^--tree requires --by scope or --by function$"):
         run(by=by, as_json=False, **about)
     for name in ("json", "csv"):
         with pytest.raises(UsageError, match=f"^--tree and --{name} exclude each other$"):

@@ -86,14 +86,14 @@ class Screen:
     # -- groups
 
     def groups(self, spaces: list[Row], rows: pa.Table, keys: list[str], *, tree: bool) -> list[Text]:
-        """List the groups of each memory space, or draw its tree of scopes."""
+        """List the groups of each memory space, or draw its tree of scopes or functions."""
         lines = self._header(spaces)
         for space in _sorted(spaces):
             members = _of_space(rows, space, "memory_space")
             members = pc.filter(members, pc.greater(members["bytes"], 0))
             lines += [Text(), self._title(space)]
             if tree:
-                lines += tree_lines(self._tree(members), space["bytes"], self.width)
+                lines += tree_lines(self._tree(members, keys[0]), space["bytes"], self.width)
             else:
                 lines += self._list(members.slice(0, self.limit).to_pylist(), keys, space["bytes"])
                 lines += self._rest(members, keys, space["bytes"])
@@ -114,8 +114,11 @@ class Screen:
         names = ", ".join(dict.fromkeys(one_line(re.split(r"[/\\]", name)[-1]) for name in large if name in shared))
         return SHARED.format(names) if names else ""
 
-    def _tree(self, rows: pa.Table) -> list[FoldedScope]:
-        """Return the tree of scopes, with layers and other numbers folded if it does not fit otherwise."""
+    def _tree(self, rows: pa.Table, key: str) -> list[FoldedScope]:
+        """Return the tree of scopes or functions, with layers and other numbers folded if it does not fit otherwise."""
+        if key != "scope":
+            paths = pc.fill_null(pc.cast(rows[key], pa.string()), f"(no {key})")
+            rows = rows.append_column("scope", paths)
         scopes = fold_scopes(scope_tree(rows.to_pylist()), self.limit)
         if len(scopes) < self.limit:
             return scopes

@@ -34,7 +34,7 @@ Row = dict[str, Any]
 @options.at
 @click.option("--depth", type=click.IntRange(min=1), metavar="N", help="Group by the first N names of a scope.")
 @click.option("--fold", is_flag=True, help="Group layers together: layers_17 becomes layers_*.")
-@click.option("--tree", is_flag=True, help="Show scopes as a tree, each with the bytes of all scopes below it.")
+@click.option("--tree", is_flag=True, help="Show scopes or functions as a tree, each with the bytes of all below it.")
 @options.space
 @options.output(csv=True, limit="Rows shown per memory space.  [default: 20; all in JSON and CSV]", wide=True)
 def command(
@@ -55,8 +55,8 @@ def command(
     bytes in use.
     """
     keys = _keys(by)
-    if tree and keys != ["scope"]:
-        raise UsageError("--tree requires --by scope")
+    if tree and keys not in (["scope"], ["function"]):
+        raise UsageError("--tree requires --by scope or --by function")
     if tree and (output.json or output.csv):
         raise UsageError(f"--tree and {'--json' if output.json else '--csv'} exclude each other")
     table = _table(dump, keys, step, space, depth=depth, fold=fold)
