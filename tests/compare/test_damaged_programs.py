@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -121,3 +122,27 @@ def test_collectives_of_a_dump_without_instructions(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(shape_edits, "_collectives", lambda c: sides)
     c: Any = SimpleNamespace(has_names=False)
     assert not [*shape_edits._resharded_buffers(c)]
+
+
+N = 100_000
+
+
+def test_a_long_name_takes_no_quadratic_time() -> None:
+    """Each of these took minutes."""
+    assert program_edits._by_pass(Counter(["a" * N])) == ({}, Counter(["a" * N]))
+    assert argument_edits._around("[" * 2 * N) == ""
+    assert gathers._gather("GPT/head", "all-gather", "f" * N, GROUPS) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "inner", "around"),
+    [
+        ("jit(f)/transpose(jvp(Block_1))/checkpoint/rematted_computation/mlp/dot_general", "mlp/dot_general",
+         "jvp(Block_1)"),
+        ("jit(f)/jvp(rematted_computation)/sin", "sin", ""), ("rematted_computation/sin", "sin", ""),
+        ("a/rematted_computation/b/checkpoint/rematted_computation/sin", "sin", "b"),
+        ("a//rematted_computation/sin", "sin", ""),
+    ],
+)  # fmt: skip
+def test_what_is_around_a_checkpoint(path: str, inner: str, around: str) -> None:
+    assert program_edits._by_pass(Counter([path])) == ({inner: {around}}, Counter())

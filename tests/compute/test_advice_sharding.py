@@ -325,3 +325,8 @@ def test_as_many_devices_exchange_data(groups: str, n: int, make: Make) -> None:
 def test_a_result_of_a_loop_is_a_part_of_one_argument(make: Make) -> None:
     (row,) = shardings(make, BY_FOUR, *CACHES, RESULTS[0])
     assert row["n_buffers"] == 1
+
+
+def test_a_long_name_takes_no_quadratic_time(make: Make) -> None:
+    """It took minutes."""
+    assert not shardings(make, EXCHANGED, PARAMS, STATE._replace(op_name="opt" + "[" * (1 << 20)))

@@ -21,7 +21,7 @@ from .rows import Shape, parsed
 
 ALL_GATHER = r"^all-gather(?:-start)?$"
 _DIMENSION = re.compile(r"\bdimensions=\{(\d{1,9})\}")
-_ARRAY = re.compile(r"\w+\[[\d,]*\]")
+_ARRAY = re.compile(r"\b\w+\[[\d,]*\]")
 
 
 class Gather(NamedTuple):

@@ -283,7 +283,7 @@ def caller_shapes(p: Program, values: Ints) -> pa.Array:
     if len(printed) != 1 or "(" in printed[0][1:]:
         return shapes
     outputs = outputs_of(p)
-    seen = re.findall(r"\w+\[[^\]]*\]", printed[0])
+    seen = re.findall(r"\b\w+\[[^\[\]]*\]", printed[0])
     indices = [f"{{{k}}}" for k in range(len(seen))] if printed[0].startswith("(") else ["{}"]
     of_output = pc.take(pa.array(seen, pa.string()), pc.index_in(outputs.index, pa.array(indices, pa.string())))
     return pc.coalesce(pc.take(of_output, nullable(row_of(outputs.value, values))), shapes)

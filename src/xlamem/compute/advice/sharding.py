@@ -41,7 +41,7 @@ MAX_PARTS = 16
 MAX_ARRAYS = 1 << 14
 """Maximum number of arrays of arguments that are compared."""
 
-_PART = re.compile(r"\.\w+|\[[^\]]*\]")
+_PART = re.compile(r"\.\w+|\[[^\]]*(?:\]|$)")
 _SHAPE = re.compile(r"\b([a-z]\w{0,15})\[((?:\d{1,17},)*\d{1,17})\]")
 _NAMED = re.compile(r"[A-Za-z_]")
 _PARAMETERS = re.compile(r"\b(?:params?|parameters|weights|variables|model)\b")
