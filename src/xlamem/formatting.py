@@ -17,6 +17,8 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 DEFAULT_WIDTH = 80
 """Width of prose if the width of the output is not limited."""
 
+_DIGITS = re.compile(r"(\d+)")
+
 
 def visible(text: str) -> str:
     """Escape every character that a terminal would interpret, except newlines."""
@@ -74,6 +76,11 @@ def percent(part: int, whole: int) -> str:
 
 
 # -- names that do not exist ---------------------------------------------------------------------
+
+
+def natural_order(text: str) -> list[tuple[int, str]]:
+    """Return a key that sorts numbers in texts by value: night-9 before night-10."""
+    return [(len(n := part.lstrip("0")), n) if part.isdecimal() else (-1, part) for part in _DIGITS.split(text)]
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

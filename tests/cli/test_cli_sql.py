@@ -159,6 +159,8 @@ def test_errors_are_reported(run: Any, dest: str, tmp_path: Path) -> None:
         r = run("sql", dest, query)
         assert (r.code, r.out) == (2, "")
         assert "DuckDB cannot run the query" in r.err
+    r = run("sql", dest, "FROM '\udcff'")
+    assert (r.code, r.err) == (2, "error: the query is not UTF-8: FROM '\\xff'\n")
     r = run("sql", tmp_path / "nowhere", "SELECT 1")
     assert r.code == 2
     assert "does not exist" in r.err

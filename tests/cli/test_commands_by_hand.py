@@ -313,3 +313,41 @@ def test_no_module_that_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compute, "largest_program", lambda _: (None, []))
     with pytest.raises(DumpError, match=r"d: .*a readable dump"):
         inputs.open_dump("d", None)
+
+
+# -- odd arguments -------------------------------------------------------------------------------
+
+DUMP = str(Path(__file__).parents[1] / "dumps" / "cpu-jaxlib-0.12.0-scan_while")
+MANY = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["peak", DUMP, "--space", MANY], "no memory space"), (["bill", DUMP, "--space", MANY], "no memory space"),
+        (["explain", DUMP, "--limit", "9" * 20], None), (["peak", DUMP, "--limit", "9" * 20], None),
+        (["top", DUMP, "--limit", "9" * 20], None), (["top", DUMP, "--module", MANY], "no module '9999"),
+        (["peak", DUMP, "--capacity", f"{MANY}GiB"], "capacity must be below 4 EiB"),
+        (["peak", DUMP, "--capacity", "4194304TiB"], "capacity must be below 4 EiB"),
+        (["peak", DUMP, "--capacity", "4194303TiB"], None),
+        (["advise", DUMP, "--budget", f"{MANY}GiB"], "budget must be below 4 EiB"),
+        (["buffer", DUMP, "\udcff"], "no buffer '\\\\xff'"), (["top", DUMP, "--by", " ,"], "--by needs a key: buffer"),
+        (["top", DUMP, "--by", "memory_space"], None),
+    ],
+)  # fmt: skip
+def test_odd_arguments(command: list[str], message: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(command) == (0 if message is None else 2)
+    assert capsys.readouterr().err.startswith("" if message is None else f"error: {message}")
+
+
+def test_groups_by_memory_space(capsys: pytest.CaptureFixture[str]) -> None:
+    """There is one in each space, with its name."""
+    assert cli.main(["top", DUMP, "--by", "memory_space"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("  memory")
+
+
+@pytest.mark.parametrize("columns", ["²", MANY, "-1", "x", "1e3"])
+def test_columns_that_are_no_width(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert console.width() is None
+    assert console._stderr_width() == 80

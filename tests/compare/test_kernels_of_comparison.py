@@ -33,10 +33,11 @@ from xlamem.compare.graph import Labels, argument_suffixes, positions
 from xlamem.compare.instructions import _unique_choices
 from xlamem.compare.matching import _n_dimensions
 from xlamem.compare.ordering import by_group, groups, in_order, labels_in_order, ranks
-from xlamem.compare.points import _natural, _ordered, _places, _relative
+from xlamem.compare.points import _ordered, _places, _relative
 from xlamem.compare.programs import FilePrograms, ProgramEntry, Programs, no_such_value, relative_folders
 from xlamem.compare.rows import Shape, ShapePairs, parsed, replaced_dimensions
 from xlamem.compare.shape_edits import Collectives, _as_in, _collective_counts, _frequent
+from xlamem.formatting import natural_order
 
 CHANCE = random.Random()
 
@@ -581,13 +582,13 @@ def test_order_of_points(values: list[str], order: Any, names: list[str]) -> Non
     """As seen first, unless all are dates."""
     value, seen = array([0, 1, 1, 2, 2, 0]), array([5, 9, 8, 9, 7, 6])
     place, found = _ordered(value, values, seen, order)
-    if order == "name" or names == sorted(names, key=_natural):
-        assert list(found) == sorted(values, key=_natural)
+    if order == "name" or names == sorted(names, key=natural_order):
+        assert list(found) == sorted(values, key=natural_order)
     assert [values[i] for i in np.argsort(place)] == list(found)
     if order != "name":
         assert set(found) == set(names)
     _, at_once = _ordered(value, values, array([1] * 6), "seen")
-    assert list(at_once) == sorted(values, key=_natural)
+    assert list(at_once) == sorted(values, key=natural_order)
 
 
 def test_folders_of_points() -> None:

@@ -264,3 +264,9 @@ NANOSECONDS = pa.timestamp("ns")
 )
 def test_times_that_python_cannot_represent(kind: pa.DataType, values: list[Any], python: list[Any]) -> None:
     assert formatting.python_values(pa.chunked_array([pa.array(values, kind)])) == python
+
+
+def test_natural_order() -> None:
+    texts = ["night-9", "night-010", "night-10a", "²", "1²3", "night-", "9" * 5000, "night-" + "9" * 5000, "٣", ""]
+    found = ["", "night-", "night-9", "night-010", "night-10a", "night-" + "9" * 5000, "²"]
+    assert [text for text in sorted(texts, key=formatting.natural_order) if text in found] == found

@@ -15,7 +15,7 @@ from variants import CUT, TEXTS, inner, larger
 import xlamem
 from xlamem import UsageError, check
 from xlamem.errors import DumpError
-from xlamem.gate import checking, compiled, sweep
+from xlamem.gate import baseline, checking, compiled, config, sweep
 from xlamem.gate.assignment import Assignment, _Value
 from xlamem.gate.config import Config, Lines, budget_of, config_of, load_config
 from xlamem.gate.curves import Curves
@@ -92,6 +92,7 @@ FRACTION = "fraction must be a number above 0 and at most 1"
         ({"budget": [{"device": "v5e", "fraction": 0}]}, f"budget 1: {FRACTION}, not 0"),
         ({"budget": [{"device": "v5e", "fraction": True}]}, f"budget 1: {FRACTION}, not True"),
         ({"baseline": ""}, "baseline must be a text that is not empty, not ''"),
+        ({"baseline": "a\0"}, "baseline must not contain null characters: 'a\\x00'"),
         ({"source_root": 5}, "source_root must be a text that is not empty, not 5"),
         ({"flags_change": "no"}, "flags_change must be 'fail' or 'warn' or 'bless', not 'no'"),
     ],
@@ -529,3 +530,13 @@ def test_what_is_improved(tmp_path: Path, write: Callable[..., Path]) -> None:
         (row,) = [r for r in check(better, config={}, baseline=base, **options).rows() if r["rule"] == "improved"]
         assert row["message"].startswith("what must fit fell by 1.00 MiB (80.0 %) to 256.25 KiB and peak fell by 1.")
         assert row["message"].endswith(end)
+
+
+def test_files_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is all of their beginning read."""
+    monkeypatch.setattr(config, "MAX_SIZE", 100)
+    monkeypatch.setattr(baseline, "MAX_SIZE", 100)
+    with pytest.raises(UsageError, match="/dev/zero: a configuration has at most 100 characters"):
+        load_config("/dev/zero")
+    with pytest.raises(UsageError, match="/dev/zero: a baseline has at most 100 bytes"):
+        baseline.load(Path("/dev/zero"))

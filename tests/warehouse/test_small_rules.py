@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import io
+import math
 import os
 from contextlib import nullcontext
 from dataclasses import replace
@@ -386,6 +387,7 @@ def test_the_tables_by_which_readers_find_rows_follow_last() -> None:
     ("options", "message"),
     [
         ({"min_age": -1}, "min_age must be 0 or more"), ({"workers": 0}, "workers must be 1 or more"),
+        ({"min_age": math.nan}, "min_age must be 0 or more"), ({"workers": 1 << 62}, "workers must be at most 65,536"),
         ({"max_failures": -1}, "max_failures must be 0 or more"),
         ({"top": -1}, "top must be 0 or more"), ({"tables": []}, "no table to write"),
         ({"tables": "modulse"}, "no table modulse"), ({"labels": {"": "x"}}, "must not be empty"),

@@ -29,6 +29,8 @@ CSV_BUFFER = 1 << 20
 """Number of characters of CSV that are buffered before they are written."""
 
 MIN_WIDTH = 40
+MAX_WIDTH_DIGITS = 9
+"""Maximum number of digits of the variable COLUMNS."""
 
 _FORMULA = re.compile(r"[=@]|[+-](?!\d+(?:\.\d+)?$)")
 """Text that spreadsheets compute. Signed numbers are harmless."""
@@ -134,12 +136,18 @@ def _message(styled: str, label: str, message: str) -> None:
 
 def _stderr_width() -> int:
     """Return COLUMNS or the width of the terminal that shows stderr: stdout may be another one, or a file."""
-    if (columns := os.environ.get("COLUMNS", "")).isdigit():
-        return max(MIN_WIDTH, int(columns))
+    if (columns := _columns()) is not None:
+        return max(MIN_WIDTH, columns)
     try:
         return max(MIN_WIDTH, os.get_terminal_size(sys.stderr.fileno()).columns)
     except (OSError, ValueError):  # no file descriptor
         return 80
+
+
+def _columns() -> int | None:
+    """Return the variable COLUMNS; None if it is not set, or no number."""
+    text = os.environ.get("COLUMNS", "")
+    return int(text) if text.isdecimal() and len(text) <= MAX_WIDTH_DIGITS else None
 
 
 def unwritable(e: OSError) -> int:
@@ -256,7 +264,7 @@ def write_field(label: str, lines: Iterable[str], indent: int) -> None:
 
 def width() -> int | None:
     """Return the width of the terminal, or COLUMNS; None if the width is not limited."""
-    if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit():
+    if not sys.stdout.isatty() and _columns() is None:
         return None
     import shutil
 

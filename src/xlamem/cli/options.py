@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 RAW = "Print the text of CSV verbatim, without escapes for terminals and spreadsheets."
 
+MAX_LIMIT = 1 << 62
+"""Maximum of --limit: more rows than any table has."""
+MAX_DIGITS = 18
+"""Maximum number of digits of the color of a memory space."""
+
 Command = Callable[..., Any]
 Rows = TypeVar("Rows", bound=Sequence[Any])
 
@@ -87,6 +92,7 @@ def output(
                 raise UsageError(f"{' and '.join(k for k, v in chosen.items() if v)} exclude each other")
             if raw and not as_csv:
                 raise UsageError("--raw changes only the output of --csv")
+            limit = None if limit is None else min(limit, MAX_LIMIT)
             output = Output(as_json, as_csv, as_markdown, limit, wide, verbose, raw)
             return command(output=output, **arguments)
 
@@ -134,7 +140,7 @@ at = click.option(
 
 
 def _space(_: click.Context, __: click.Parameter, text: str | None) -> str | int | None:
-    return int(text) if text is not None and text.isdecimal() else text
+    return int(text) if text is not None and text.isdecimal() and len(text) <= MAX_DIGITS else text
 
 
 space = click.option(

@@ -14,6 +14,7 @@ import pyarrow as pa
 from .. import kernels as pc
 from ..compute.columns import Ints, Mask, decoded, encoded, groups_of, ints, nullable
 from ..errors import UsageError
+from ..formatting import natural_order
 from ..warehouse import Dataset
 from .ordering import ranks
 from .programs import (
@@ -34,7 +35,6 @@ from .quarantined import is_one_of, unloaded
 Order = Literal["seen", "name"]
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?!\d).*|\d{8}")
-_DIGITS = re.compile(r"(\d+)")
 _TABLES = ("occurrences", "labels", "modules", "peaks", "quarantine")
 _OCCURRENCE = ("content_id", "uri", "offset", "module_id", "run_id", "seen_at")
 _MODULE = ("module_name", "program_fp", "interface_fp", *DESCRIBED_BY)
@@ -140,17 +140,12 @@ def _ordered(value: Ints, values: Sequence[str], seen_at: Ints, order: Order | N
     """Return the place of each value in the order of the points, and the values in this order."""
     first = np.full(len(values), np.iinfo(np.int64).max)
     np.minimum.at(first, value, seen_at)
-    names = [_natural(text) for text in values]
+    names = [natural_order(text) for text in values]
     by_name = order == "name" or (order is None and all(map(_DATE.fullmatch, values)))
     rows = sorted(range(len(values)), key=lambda i: names[i] if by_name else (int(first[i]), names[i]))
     place = np.empty(len(values), np.int64)
     place[rows] = np.arange(len(values))
     return place, tuple(values[i] for i in rows)
-
-
-def _natural(text: str) -> list[tuple[int, str]]:
-    """Return a key that sorts numbers in texts by value: night-9 before night-10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(text)]
 
 
 # -- contents ------------------------------------------------------------------------------------

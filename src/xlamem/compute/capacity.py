@@ -18,6 +18,7 @@ from ..formatting import exact_size
 from .columns import bools, ints
 from .devices import Device, parse_bytes
 from .devices import device as device_named
+from .layout import MAX_TOTAL_BYTES
 from .requirement import device_total, sum_of_sizes, sums_by_color
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ def byte_count(name: str, size: Any) -> int:
         raise UsageError(f"{name} must be a number of bytes or a size such as '16GiB', not {size!r}") from None
     if number < 0:
         raise UsageError(f"{name} must be 0 or more, not {number}")
+    if number >= MAX_TOTAL_BYTES:
+        raise UsageError(f"{name} must be below 4 EiB")
     return number
 
 

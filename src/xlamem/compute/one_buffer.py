@@ -12,7 +12,7 @@ import pyarrow as pa
 from .. import kernels as pc
 from .. import schema
 from ..dump import DumpLike
-from ..errors import UsageError
+from ..errors import UsageError, utf8
 from ..formatting import closest
 from .buffer_names import buffer_names, source_columns, stack_frames
 from .callers import calls_outside
@@ -136,6 +136,7 @@ def _find(p: Program, name: str | int) -> tuple[int, int]:
         if row < 0:
             raise UsageError(f"no value {name} in {p.name}")
         return row, 0
+    name = utf8(name)
     match = _NAME.match(name.removeprefix("%"))
     instruction, index = (match["instruction"], match["index"]) if match else (name, None)
     codes, names = p.names

@@ -21,6 +21,8 @@ from .amounts import MAX_NUMBER
 from .entry import Argument, Entry, Group
 
 FORMAT, VERSION = "xlamem-baseline", 1
+MAX_SIZE = 1 << 28
+"""Maximum number of bytes of a baseline file: /dev/zero has no end."""
 MAX_KEPT = 20
 """Maximum number of groups of buffers of a program that a baseline keeps."""
 MAX_DONATED = 100
@@ -160,9 +162,12 @@ def is_baseline(path: str | os.PathLike[str]) -> bool:
 def load(path: Path) -> Baseline:
     """Read a baseline file. Raises UsageError."""
     try:
-        text = path.read_bytes()
+        with path.open("rb") as file:
+            text = file.read(MAX_SIZE + 1)
     except OSError as e:
         raise UsageError(f"{path}: {reason(e)}") from None
+    if len(text) > MAX_SIZE:
+        raise UsageError(f"{path}: a baseline has at most {MAX_SIZE:,} bytes")
     return loads(text, path)
 
 

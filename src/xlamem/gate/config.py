@@ -22,6 +22,8 @@ from .amounts import Amount, amount, share, size_limit
 FILE, PROJECT_FILE, PROJECT_TABLE = "xlamem.toml", "pyproject.toml", "tool.xlamem"
 BASELINE = "xlamem-baseline.json"
 """Name of the baseline if the configuration names none."""
+MAX_SIZE = 1 << 24
+"""Maximum number of characters of a configuration: /dev/zero has no end."""
 
 Policy = Literal["fail", "warn", "bless"]
 POLICIES: tuple[Policy, ...] = ("fail", "warn", "bless")
@@ -142,7 +144,10 @@ def _project_table(file: Path, data: dict[str, Any]) -> dict[str, Any] | None:
 
 def _toml(file: Path) -> tuple[str, dict[str, Any]]:
     try:
-        text = file.read_text(encoding="utf-8")
+        with file.open(encoding="utf-8") as opened:
+            text = opened.read(MAX_SIZE + 1)
+        if len(text) > MAX_SIZE:
+            raise UsageError(f"{file}: a configuration has at most {MAX_SIZE:,} characters")
         return text, tomllib.loads(text)
     except OSError as e:
         raise UsageError(f"{file}: {reason(e)}") from None
@@ -278,6 +283,8 @@ def _too_much_resident(values: Mapping[str, Any]) -> tuple[str, str] | None:
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise UsageError(f"{name} must be a text that is not empty, not {value!r}")
+    if "\0" in value:  # nor does any path
+        raise UsageError(f"{name} must not contain null characters: {value!r}")
     return value
 
 

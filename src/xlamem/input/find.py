@@ -26,6 +26,8 @@ MAX_PATHS = 3
 """Maximum number of paths without a dump that an error message names."""
 MAX_LISTED = 40
 """Maximum number of modules that an error message lists."""
+MAX_DIGITS = 18
+"""Maximum number of digits of the number of a module."""
 
 
 class Readable(Protocol):
@@ -162,7 +164,7 @@ def _choose(sources: list[Source], module: int | str | None, name: str) -> Sourc
     chosen = numbered
     if module is not None:
         chosen = [(n, s) for n, s in numbered if module in (s.module_name, s.label, s.name)]
-        if not chosen and (isinstance(module, int) or module.isdecimal()):
+        if not chosen and (isinstance(module, int) or (module.isdecimal() and len(module) <= MAX_DIGITS)):
             chosen = [(n, s) for n, s in numbered if n == int(module)]
     if len(chosen) == 1:
         return chosen[0][1]

@@ -26,6 +26,7 @@ from .run import Run
 from .storage import absolute, open_output
 from .task import Options
 
+MAX_WORKERS = 1 << 16
 MAX_SOURCES = 20
 """Maximum number of sources that are listed in `runs.options`."""
 
@@ -121,10 +122,12 @@ def convert(
         "compact": compact, "register": list(map(str, targets)),
     }  # fmt: skip
     run_engine = find_engine(engine)
-    if min_age < 0:
+    if not min_age >= 0:
         raise UsageError(f"min_age must be 0 or more, not {min_age}")
     if workers is not None and workers < 1:
         raise UsageError(f"workers must be 1 or more, not {workers}")
+    if workers is not None and workers > MAX_WORKERS:
+        raise UsageError(f"workers must be at most {MAX_WORKERS:,}, not {workers}")
     if max_failures is not None and max_failures < 0:
         raise UsageError(f"max_failures must be 0 or more, not {max_failures}")
     storage = open_output(options.dest, single_writer=single_writer)

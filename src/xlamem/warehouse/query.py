@@ -15,7 +15,7 @@ import pyarrow as pa
 from .. import schema
 from ..compute import REGISTRY
 from ..dump import Tables
-from ..errors import UsageError, XlaMemError
+from ..errors import UsageError, XlaMemError, utf8
 
 SQL_TYPES: dict[schema.Kind, str] = {
     "int": "BIGINT",
@@ -73,6 +73,8 @@ def run_sql(
         import duckdb
     except ImportError as e:
         raise UsageError("SQL needs DuckDB: pip install 'xlamem[duckdb]'") from e
+    if utf8(query) != query:
+        raise UsageError(f"the query is not UTF-8: {utf8(query)}")
     with duckdb.connect() as connection:
         session = _Session(connection, tables, load, limits)
         try:

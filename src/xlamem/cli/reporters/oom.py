@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...compute import OomCauses, excess_bytes, is_padded, oom_causes
-from ...formatting import GAP, align, count, exact_size, one_line, shorten, size, visible, wrap
+from ...formatting import GAP, align, count, exact_size, natural_order, one_line, shorten, size, visible, wrap
 from ...parse.oom import OomReport
 from ..console import bold, dim, red, write, write_field
 
@@ -175,15 +175,11 @@ def _copies(copies: list[Row]) -> str:
     lines = ", ".join(f"{r['line']:,}" for r in copies[:MAX_COPIES]) + (", …" if len(copies) > MAX_COPIES else "")
     times = count(len(copies), "time")
     text = f"{times} with the same text ({'line' if len(copies) == 1 else 'lines'} {lines})"
-    ranks = sorted({r["rank"] for r in copies if r["rank"]}, key=_natural_order)
+    ranks = sorted({r["rank"] for r in copies if r["rank"]}, key=natural_order)
     if ranks:
         more = f" and {len(ranks) - MAX_RANKS} more" if len(ranks) > MAX_RANKS else ""
         text += f", by {', '.join(ranks[:MAX_RANKS])}{more}"
     return text
-
-
-def _natural_order(text: str) -> list[tuple[int, str]]:
-    return [(int(t), "") if t.isdigit() else (-1, t) for t in re.split(r"(\d+)", text)]
 
 
 def _printed(text: str | None) -> str:
@@ -353,7 +349,7 @@ def _dump_hint(row: Row) -> str:
             "run it again, and then\n  xlamem dumps"
         )
     text = row["capacity_text"] or ""
-    text = size(int(text)) if text.isdigit() else _printed(text)
+    text = size(row["capacity_bytes"]) if text.isdigit() and row["capacity_bytes"] is not None else _printed(text)
     capacity = f" --capacity {text.replace(' ', '')}" if row["capacity_text"] else ""
     is_one = row["form"] == "tpu_allocation"
     listed = "names one buffer, and a dump all of them" if is_one else "lists no buffers, but a dump does"

@@ -129,6 +129,7 @@ class Screen:
         starts = [(amount(r["bytes"], total), bar(r["bytes"], total, BAR_WIDTH).ljust(BAR_WIDTH)) for r in rows]
         numbers = [f"{r['n']:,}×" for r in rows]
         digits = max(map(len, numbers), default=0)
+        keys = keys or ["memory_space"]
         room = self.width and self.width - max((len(a) + len(b) for a, b in starts), default=0) - digits - 4
         return [
             Text.assemble(start, (drawn, "cyan"), (f"  {n.rjust(digits)}  ", "dim"), name)

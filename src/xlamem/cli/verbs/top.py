@@ -84,6 +84,8 @@ def command(
 def _keys(by: str) -> list[str]:
     keys = [key.strip() for key in by.split(",")]
     keys = [key for key in keys if key and key != "memory_space"]
+    if not by.strip(" ,"):
+        raise UsageError(f"--by needs a key: {', '.join((BUFFER, *KEYS))}")
     if unknown := [key for key in keys if key not in (*KEYS, BUFFER)]:
         raise UsageError(f"cannot group by {', '.join(unknown)}: {similar(unknown, (BUFFER, *KEYS), 'the keys are')}")
     if BUFFER in keys and len(keys) > 1:
