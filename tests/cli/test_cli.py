@@ -456,7 +456,7 @@ def test_closed_pipe_is_quiet() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-@pytest.mark.parametrize("args", [["schema"], ["--help"], ["info", "--json", str(SMALL)]])
+@pytest.mark.parametrize("args", [["schema"], ["--help"], ["diff", "--help"], ["info", "--json", str(SMALL)]])
 def test_full_disk_is_4(args: list[str]) -> None:
     code = "import sys; from xlamem.cli import main; sys.exit(main())"
     with open("/dev/full", "w") as full:

@@ -351,3 +351,18 @@ def test_columns_that_are_no_width(columns: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("COLUMNS", columns)
     assert console.width() is None
     assert console._stderr_width() == 80
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, file names are UTF-8")
+def test_directories_that_are_not_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    shutil.copytree(DUMP, folder)
+    page, baseline = f"{folder}/page.html", f"{folder}/baseline.json"
+    checked = ["check", folder, "--baseline", baseline]
+    for command in (["diff", folder, DUMP], ["diff", DUMP, folder, "--json"], ["report", folder, "-o", page],
+                    ["report", DUMP, folder, "-o", page], ["show", "modules", folder], [*checked, "--bless"],
+                    checked):  # fmt: skip
+        assert cli.main(command) == 0, capsys.readouterr().err
+    capsys.readouterr().out.encode()
+    assert cli.main(["dataset", "files", folder]) == 2
+    assert "must be UTF-8" in capsys.readouterr().err

@@ -32,6 +32,9 @@ MIN_WIDTH = 40
 MAX_WIDTH_DIGITS = 9
 """Maximum number of digits of the variable COLUMNS."""
 
+FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+"""Errors that only writing can have."""
+
 _FORMULA = re.compile(r"[=@]|[+-](?!\d+(?:\.\d+)?$)")
 """Text that spreadsheets compute. Signed numbers are harmless."""
 
@@ -53,6 +56,8 @@ def report_errors(run: Callable[[], Any]) -> Any:
     except XlaMemError as e:
         return error(str(e), _exit_code(e))
     except OSError as e:
+        if e.errno in FULL and e.filename is None:  # the help text of a command
+            return unwritable(e)
         return error(f"{e.filename or 'input'}: {reason(e)}", UNREADABLE)
     except (MemoryError, ImportError, RuntimeError) as e:
         if files := _file_limit(e):

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from .. import kernels as pc
 from .. import schema
-from ..errors import DumpError, UsageError
+from ..errors import DumpError, UsageError, utf8
 from ..formatting import similar
 from .batch import Batch, File
 from .ledger import Ledger
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 
 def is_dataset(dest: str | os.PathLike[str]) -> bool:
-    """Return whether a directory or URI has a ledger."""
-    return _has_ledger(Storage(dest))
+    """Return whether a directory or URI has a ledger. Paths that are not UTF-8 have none."""
+    path = os.fspath(dest)
+    return path == utf8(path) and _has_ledger(Storage(path))
 
 
 class Catalog:
