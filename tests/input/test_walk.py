@@ -24,7 +24,7 @@ from xlamem.errors import DumpError, UsageError
 from xlamem.input import contents as input_contents
 from xlamem.input import files, filesystems, walk
 from xlamem.input.access import system_errors
-from xlamem.input.find import Member, find, find_all, resolve
+from xlamem.input.find import Member, find, find_all, resolve, split_modules
 from xlamem.input.names import EXTENSIONS
 from xlamem.input.walk import NoDumpError, Walker
 
@@ -286,6 +286,7 @@ def test_bad_entries_stop_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             assert source.fault.system
             with pytest.raises(DumpError, match="a readable file"):
                 source.members[0].load()
+            assert split_modules(source) == [source]  # a pipe is not opened
             again = pickle.loads(pickle.dumps(source))
             assert str(again.fault) == str(source.fault)
             assert again.fault.system

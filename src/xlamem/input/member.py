@@ -77,6 +77,8 @@ class Member:
 
     def open(self) -> FileView:
         """Open the decompressed file that contains the text."""
+        if self.fault is not None:  # such as a pipe, which may never have an end
+            raise self.fault.with_traceback(None)
         file = FileView.from_bytes(self.uri, self.content) if self.content is not None else open_decompressed(self.uri)
         return self.entry.open(file).decompressed() if self.entry else file
 
