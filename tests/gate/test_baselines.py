@@ -529,3 +529,5 @@ def test_a_baseline_with_an_archive_that_cannot_be_read(tmp_path: Path, others: 
 def test_a_baseline_whose_name_is_too_long() -> None:
     with pytest.raises(UsageError, match=r"the baseline cannot be read: .*File name too long"):
         check(DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad", baseline=f"{'x' * 300}.json")
+    with pytest.raises(UsageError, match=r"cannot access 'x*': File name too long"):
+        check(DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad", baseline="x" * 300)

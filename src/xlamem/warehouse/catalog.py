@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -178,8 +179,10 @@ def _has_ledger(storage: Storage) -> bool:
     try:
         first = storage.read("_ledger/entries/000000000001.json")
         return first is not None or bool(storage.files("_ledger", recursive=False))
-    except NotADirectoryError:
-        return False
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ENAMETOOLONG):
+            return False
+        raise
 
 
 def check_name(table: str) -> str:
