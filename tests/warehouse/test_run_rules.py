@@ -387,7 +387,7 @@ def test_the_statuses_of_a_run(tmp_path: Path) -> None:
     found = [replace(status, seconds=0.0) for status in seen]
     assert seen[0] == Status("find", 0, 0, 0, 0, 0, 0.0)
     assert list(dict.fromkeys(status.phase for status in found)) == ["find", "identify", "convert"]
-    assert [status.dumps for status in found if status.phase == "identify"][-1] == 1
+    assert [(status.dumps, status.of_dumps) for status in found if status.phase == "identify"][-1] == (1, 1)
     assert found[-1] == Status("convert", 1, 1, size, size, 0, 0.0)
     assert all(a.bytes <= b.bytes for a, b in pairwise(found) if a.phase == b.phase)
 

@@ -32,6 +32,7 @@ from xlamem.warehouse import (
     pool,
     processes,
     query,
+    registration,
     streamed,
     worker,
     worker_setup,
@@ -360,6 +361,25 @@ def test_where_a_dataset_is_registered_is_on_the_disk(tmp_path: Path, monkeypatc
     followers.record_targets(storage, [Target("delta")], state)
     assert synced == [f"{followers.FOLDER}/delta.json"]
     assert followers.registered(storage) == [Target("delta")]
+
+
+def test_a_dataset_is_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is returned is about this format, also if the dataset is registered in another one too."""
+    xlamem.convert(SOURCE, to=tmp_path, engine="here")
+    storage, tables = Storage(tmp_path), dict[tuple[str, str], Table]()
+
+    def opened(target: Target, storage: Storage) -> Any:
+        return nullcontext(lambda name: tables.setdefault((target.format, name), Table({}, 0)))
+
+    monkeypatch.setattr(Target, "opened", opened)
+    storage.write(f"{followers.FOLDER}/iceberg.json", b'{"format": "iceberg", "place": ""}')
+    tables["iceberg", "values"] = Table({"old": 1}, 0)
+    found = registration.register(tmp_path, "delta")
+    n = sum(len(table.there) for (form, _), table in tables.items() if form == "delta")
+    assert n > 5
+    assert found == followers.Registered("delta", len(followers.TABLES), n, n, 0)
+    assert registration.register(tmp_path, "delta") == replace(found, added=0)
+    assert {target.format for target in followers.registered(storage)} == {"delta", "iceberg"}
 
 
 def test_a_path_that_other_libraries_misread() -> None:

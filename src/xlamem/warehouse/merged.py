@@ -81,7 +81,7 @@ class MergedTables:
         self.cache: dict[str, Any] = {}
         self.offsets = _offsets(dumps)
         lengths = module_lengths(dumps.tables["modules"])
-        longest = int(lengths.max(initial=-1))
+        longest = int(lengths.max())
         self.schedule_length = longest if longest >= 0 else None
         self._tables = dict(dumps.tables)
         page = np.maximum(ints(dumps.tables["allocations"], "page", 0), 0)
@@ -105,7 +105,7 @@ class MergedTables:
         live, dump = self._tables["live_ranges"], self.dumps.dump_of_row["live_ranges"]
         length = lengths if len(lengths) == 1 else lengths[dump]
         start, end = ints(live, "start"), ints(live, "end")
-        is_outside, after_end = start > length, int(lengths.max(initial=0)) + 1
+        is_outside, after_end = start > length, int(lengths.max()) + 1
         return {
             "start": pa.array(np.where(is_outside, after_end, start)),
             "end": pa.array(np.where(is_outside, after_end, np.minimum(end, length + 1))),
