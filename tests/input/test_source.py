@@ -694,6 +694,18 @@ def test_which_pages_are_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert len(calls) == 4
 
 
+def test_systems_that_take_no_advice_on_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They keep the pages."""
+    for name in ("MADV_SEQUENTIAL", "MADV_DONTNEED"):
+        monkeypatch.delattr(mmap, name, raising=False)
+    path = tmp_path / "x"
+    path.write_bytes(bytes(1 << 20))
+    data = files.open_file(str(path)).read(0, 1 << 20)
+    assert files._mapped(data)
+    files.evict_pages(data, 0, 1 << 20)
+    assert bytes(data) == bytes(1 << 20)
+
+
 def test_a_codec_is_looked_for_in_sixteen_bytes(tmp_path: Path) -> None:
     """A name that promises compression is trusted only if these are no text."""
     for n, is_text in ((15, False), (16, True)):

@@ -241,18 +241,6 @@ def test_pages_are_given_back(tmp_path: Path) -> None:
     files.evict_pages(b"not mapped", 0, 10)
 
 
-def test_systems_that_take_no_advice_on_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They keep the pages."""
-    for name in ("MADV_SEQUENTIAL", "MADV_DONTNEED"):
-        monkeypatch.delattr(mmap, name, raising=False)
-    path = tmp_path / "x"
-    path.write_bytes(bytes(1 << 20))
-    data = files.open_file(str(path)).read(0, 1 << 20)
-    assert files._mapped(data)
-    files.evict_pages(data, 0, 1 << 20)
-    assert bytes(data) == bytes(1 << 20)
-
-
 def test_undone_and_remote_texts_are_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is large lies in a temporary file without a name, not in memory."""
     monkeypatch.setattr(files, "MAX_IN_MEMORY", 1000)
