@@ -171,6 +171,8 @@ def test_wrong_usage(run: Any, five: Path, tmp_path: Path) -> None:
         ([five, "--over", "commit", "--label", "commit=x"], "no dump has commit=x"),
         ([five, "--over", "commit", "--label", "a=1", "--label", "a=2"], "the label 'a' is given twice"),
         ([five, "--over", "commit", "--by", "scope"], "--over takes one dataset, and excludes --module, --by"),
+        ([five, "--over", "commit", "--module", "jit_f"], "--over takes one dataset, and excludes --module"),
+        ([five, "--over", "commit", "--space", "hbm"], "--over takes one dataset, and excludes --module"),
         ([five, five, "--over", "commit"], "--over takes one dataset"),
         ([five, five, "--order", "name"], "--order needs --over"),
         ([tmp_path, "--over", "commit"], "is not a dataset"),

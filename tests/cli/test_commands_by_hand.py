@@ -234,6 +234,14 @@ def test_errors_in_words(error: BaseException, code: int, text: str, capsys: pyt
     assert capsys.readouterr().err == f"error: {text}\n"
 
 
+def test_a_reader_that_has_closed_its_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """It has read what it wanted: that is no error, and nothing more is written."""
+    calls = []
+    monkeypatch.setattr(console, "_discard_stdout", lambda: calls.append("discarded"))
+    assert console.report_errors(raising(BrokenPipeError())) == console.FINE
+    assert (calls, capsys.readouterr().err) == (["discarded"], "")
+
+
 def test_errors_about_an_input(capsys: pytest.CaptureFixture[str]) -> None:
     """They name it once."""
     assert [console.error_about("a/b", e, 3) for e in ("a/b.txt is truncated", "is truncated")] == [3, 3]

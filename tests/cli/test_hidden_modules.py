@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,3 +28,18 @@ def test_modules_are_hidden_while_a_command_is_imported(monkeypatch: pytest.Monk
             for kind in error:
                 raise kind
         assert sys.meta_path == before
+
+
+def test_pyarrow_looks_for_them_while_they_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does so with the first array, and not again."""
+    calls = []
+
+    def array(values: list[int]) -> None:
+        with pytest.raises(ModuleNotFoundError):
+            sys.meta_path[0].find_spec("pandas", None)
+        calls.append(values)
+
+    monkeypatch.delitem(sys.modules, "pyarrow")
+    with cli._optional_modules_hidden():
+        monkeypatch.setitem(sys.modules, "pyarrow", SimpleNamespace(array=array))
+    assert calls == [[]]
