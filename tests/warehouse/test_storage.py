@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow.fs as arrow_fs
 import pytest
 from conftest import DUMPS
 
@@ -309,6 +310,23 @@ def test_which_storage_is_checked_for_conditional_writes() -> None:
     found = SimpleNamespace(local=False, single_writer=False, create=create, **fields)
     Storage.check_conditional_create(found)
     assert len(created) == 2
+
+
+def test_listings_are_not_taken_from_a_cache() -> None:
+    """Other processes write and delete files: what fsspec remembers is forgotten before files are looked for."""
+    calls: list[str] = []
+    infos = [arrow_fs.FileInfo("b/x/a", arrow_fs.FileType.File, size=3)]
+    found: Any = SimpleNamespace(
+        path=lambda name: f"b/x/{name}".rstrip("/"),
+        _fsspec=SimpleNamespace(invalidate_cache=lambda: calls.append("forget")),
+        system=SimpleNamespace(get_file_info=lambda _: (calls.append("look"), infos)[1]),
+    )
+    assert Storage.exist(found, ["a"])
+    assert Storage.files(found, "") == [("a", 3)]
+    assert calls == ["forget", "look"] * 2
+    found._fsspec = None
+    assert Storage.exist(found, ["a"])
+    assert Storage.files(found, "") == [("a", 3)]
 
 
 @pytest.mark.parametrize("library", ["s3fs", "fsspec"])

@@ -238,6 +238,21 @@ def test_what_batches_that_are_merged_have_in_common() -> None:
     assert len({compaction._group(b) for b in (base, *others)}) == 1 + len(others)
 
 
+def test_runs_of_merged_batches_keep_their_labels() -> None:
+    """Those with occurrences too that have none: what such a run has found is not recorded again."""
+    values, occurrences = (File(name, f"{name}/k=1/a.parquet", 1, 1) for name in ("values", "occurrences"))
+    labels, runs = {"l": "1"}, {"r": {"l": "2"}, "s": {}}
+    for fields, found in (
+        ({"files": (values,)}, []),
+        ({"files": (values, occurrences)}, [("run", {})]),
+        ({"files": (values,), "labels": labels}, [("run", labels)]),
+        ({"files": (values, occurrences), "labels": labels}, [("run", labels)]),
+        ({"files": (values, occurrences), "run_labels": runs}, [*runs.items()]),
+        ({"files": (values,), "run_labels": runs}, [*runs.items()]),
+    ):
+        assert compaction._run_labels(replace(batch("a", ("x",)), run_id="run", **fields)) == found  # type: ignore[arg-type]
+
+
 def test_the_order_of_dumps_without_modules() -> None:
     """That of their ids, also if only some have a row."""
     storage = Storage("memory://order")
