@@ -69,8 +69,7 @@ class LargeLayout(Layout):
         super().__init__(name)
         self.compact, self.empty, self.lanes = columns.compact, columns.empty, lanes
         self._locks: dict[Hashable, Lock] = defaultdict(Lock)
-        lengths = module_lengths(tables["modules"])
-        self.schedule_length = int(lengths[0]) if len(lengths) else -1
+        (self.schedule_length,) = module_lengths(tables["modules"]).tolist()
         self._set_allocations(tables["allocations"])
         names = ("unpadded_size", "offset", "size")
         jobs = [lanes.submit(f"column {name}", partial(self._take, "values", name)) for name in names]
