@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +144,14 @@ def test_locks(tmp_path: Path) -> None:
     three.leave()
     assert one.is_only()
     one.leave()
+
+
+def test_a_system_without_file_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs there have heartbeats."""
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # cannot be imported
+    spec = importlib.util.spec_from_file_location(f"{activity.__name__}_elsewhere", str(activity.__file__))
+    assert spec is not None
+    assert spec.loader is not None
+    elsewhere = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(elsewhere)
+    assert isinstance(elsewhere.marker(Storage(tmp_path), "run"), elsewhere._Heartbeat)
