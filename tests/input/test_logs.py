@@ -269,6 +269,8 @@ def test_a_file_of_one_module_is_not_split(tmp_path: Path) -> None:
         ("1: 2: 3: 2026-01-02T03:04:05+01:00 hello", ("1 2 3", None, "hello")),
         ("\x1b[36m(pid=7)\x1b[0m hello", ("pid=7", None, "hello")),
         ("[36m(pid=7)[0m hello", ("pid=7", None, "hello")),
+        ("\x1b[32mhello\x1b[0m", (None, None, "hello")),
+        ("[32mhello", (None, None, "[32mhello")),
         ("[node-1]hello", ("node-1", None, "hello")),
         ("[INFO 12] hello", (None, None, "[INFO 12] hello")),
         ("[rank] hello", (None, None, "[rank] hello")),
@@ -277,6 +279,21 @@ def test_a_file_of_one_module_is_not_split(tmp_path: Path) -> None:
 def test_prefixes_of_a_line(line: str, parts: tuple[str | None, str | None, str]) -> None:
     """At most three labels; the time of a container is none."""
     assert split_line(line) == parts
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("content", ["", "\n", "x", "x\n", "x\r", "\r", "x\r\ny"])
+def test_what_a_frame_contains(content: str, newline: str) -> None:
+    """All between its lines, without the newline before the end, which is as long as that of the first line."""
+    begin, end = f"*** Begin a ***{newline}", f"{newline}*** End a ***{newline}"
+    (span,) = member_spans(f"{begin}{content}{end}".encode())
+    assert span == (len(begin), len(begin + content), "plain", "a")
+    without_newline = f"{begin}*** End a ***{newline}"
+    (span,) = member_spans(f"{without_newline}noise\n".encode())
+    assert span == (len(begin), len(begin), "plain", "a")
+    bare = f"{begin}x\n*** End a ***{newline}"  # a newline of another kind
+    (span,) = member_spans(bare.encode())
+    assert span == (len(begin), len(begin) + 1, "plain", "a")
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -349,6 +366,15 @@ def test_logged_modules_and_others_in_any_order(n: int) -> None:
                 expected.append((0 if is_first else at[i], end, "plain", ""))
         found = member_spans("".join(pieces[kind] for kind in chosen).encode())
         assert [tuple(span) for span in found] == sorted(expected), chosen
+
+
+def test_the_text_of_a_log_is_released() -> None:
+    """With that of the log itself."""
+    log = Text(MODULE_IN_LOG[7].encode())
+    with LogText(log) as text:
+        assert text.data == ALLOCATIONS.encode()
+        assert log.data
+    assert (text.data, text.raw, log.data, log.raw) == (b"",) * 4
 
 
 def test_a_module_of_a_log_is_not_split_again(tmp_path: Path) -> None:

@@ -459,6 +459,21 @@ def test_several_modules_in_one_text(tmp_path: Path) -> None:
         resolve(path)
 
 
+def test_which_texts_are_searched_for_modules(tmp_path: Path) -> None:
+    """Those of a file that has the name of a member, and others if a module is chosen."""
+    searched: list[bytes] = []
+    path = write(tmp_path / f"{STEM}{EXTENSIONS['buffer-assignment']}", texts={"buffer-assignment": ALLOCATIONS})
+    member = Path(f"{path}{EXTENSIONS['buffer-assignment']}")
+    for given, module, is_searched in (
+        (member, None, True), (path, None, False), (path.parent, None, False), (path, 0, True), (path.parent, 0, True),
+        (member.as_uri(), None, False), (member.as_uri(), 0, True), (ALLOCATIONS.encode(), None, False),
+    ):  # fmt: skip
+        searched.clear()
+        source = resolve(given, module=module, is_one=lambda data: (searched.append(bytes(data)), True)[1])
+        assert len(source.members) == 1
+        assert searched == [ALLOCATIONS.encode()] * is_searched, given
+
+
 @pytest.mark.parametrize(
     ("text", "is_one"),
     [

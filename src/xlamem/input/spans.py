@@ -105,7 +105,7 @@ def _frame_end(data: Buffer, head: re.Match[bytes]) -> tuple[int, int]:
     for mark in _END.finditer(data, begin - 1):
         if mark[1] == head[1]:
             end = max(begin, mark.start())
-            is_cr = head[2] and end > begin and data[end - 1] == 13
+            is_cr = head[2] and data[end - 1] == 13  # without content, this is the newline of the head
             return end - 1 if is_cr else end, mark.end()
         if mark[1] is None:  # no end line because the writer was killed: the next frame ends this one
             return mark.start() + 1, mark.start() + 1
