@@ -15,6 +15,7 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import cli, compute, schema
+from xlamem.cli.options import Output
 from xlamem.cli.reporters import advice as reporter
 
 PROGRAM = Path(__file__).parents[1] / "data" / "advice" / "tpu-attention" / "base"
@@ -87,6 +88,20 @@ def test_rows_that_are_alike_say_where_their_code_is_called(monkeypatch: pytest.
     assert sites(1, 2, 1)[2] == "called at train.py:69 (loss)"
     assert sites(1, 2, source_line=5) == sites(1, 2, action="Offload.") == sites(2, 2) == sites(1) == {}
     assert sites(2, 3) == sites(1, 4) == sites(1, None) == {}  # no callers are known that differ
+
+
+def test_where_the_screen_says_what_is_called_and_rematerialized(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call below its row; XLA's choice once, at the end."""
+    dump = xlamem.read(PROGRAM)
+    rows = compute.advise(dump).to_pylist()
+    output = Output(limit=2)
+    plain = [str(line) for line in reporter.screen(dump, rows, None, output)]
+    called = {rows[1]["rank"]: "called here", rows[2]["rank"]: "not shown"}
+    monkeypatch.setattr(reporter, "_call_sites", lambda dump, shown: called)
+    monkeypatch.setattr(reporter, "_rematerializes", lambda dump, total: "again")
+    found = [str(line) for line in reporter.screen(dump, rows, None, output)]
+    end = len(plain) - 2  # before the number of the others
+    assert found == [*plain[:end], "    called here", *plain[end:], "", "again"]
 
 
 def test_budgets(run: Any) -> None:

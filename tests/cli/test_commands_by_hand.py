@@ -19,7 +19,7 @@ from xlamem.cli import completion, console, inputs, installation
 from xlamem.cli.memory import Memory
 from xlamem.cli.options import Output
 from xlamem.cli.reporters import tables
-from xlamem.errors import DumpError, UsageError
+from xlamem.errors import DumpError, OutputError, UsageError
 
 NONE: Any = None
 
@@ -30,6 +30,12 @@ NONE: Any = None
 @pytest.mark.parametrize("verb", cli.VERBS)
 def test_names_that_are_no_command(verb: str) -> None:
     assert cli._no_such_command(verb + "s") == f"No such command '{verb}s'. Did you mean {verb!r}?"
+
+
+def test_a_command_that_does_not_exist_is_not_imported() -> None:
+    ctx = click.Context(cli.cli)
+    assert cli.cli.get_command(ctx, "no_such_command") is None
+    assert cli.cli.get_command(ctx, "schema") is cli.import_module("xlamem.cli.verbs.schema").command
 
 
 def test_replaced_commands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,6 +213,8 @@ def test_packages(
     )  # fmt: skip
     monkeypatch.setattr(installation.metadata, "requires", lambda _: None)
     assert installation._packages() == ([], [])
+    monkeypatch.setattr(installation.metadata, "requires", raising_any(installation.metadata.PackageNotFoundError()))
+    assert installation._packages() == ([], [])  # imported from a folder
 
 
 # -- errors --------------------------------------------------------------------------------------
@@ -217,6 +225,10 @@ def raising(error: BaseException) -> Callable[[], Any]:
         raise error
 
     return fail
+
+
+def raising_any(error: BaseException) -> Callable[..., Any]:
+    return lambda *args, **options: raising(error)()
 
 
 @pytest.mark.parametrize(
@@ -240,6 +252,32 @@ def test_a_reader_that_has_closed_its_pipe(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(console, "_discard_stdout", lambda: calls.append("discarded"))
     assert console.report_errors(raising(BrokenPipeError())) == console.FINE
     assert (calls, capsys.readouterr().err) == (["discarded"], "")
+
+
+def test_output_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is left in the buffer is discarded, except for a closed pipe, which is no error of the output."""
+    calls, errors = [], iter([OSError(28, "No space left"), BrokenPipeError(32, "Broken pipe")])
+    monkeypatch.setattr(console, "_discard_stdout", lambda: calls.append("discarded"))
+    monkeypatch.setattr(console.click, "echo", lambda *args, **options: raising(next(errors))())
+    with pytest.raises(OutputError, match=r"^cannot write to standard output: No space left$"):
+        console.write("x")
+    with pytest.raises(BrokenPipeError):
+        console.write("x")
+    assert calls == ["discarded"]
+    monkeypatch.undo()
+    monkeypatch.setattr(console, "_discard_stdout", lambda: calls.append("discarded"))
+    monkeypatch.setattr(cli.cli, "main", raising_any(OSError(28, "No space left")))  # of the help, by click
+    assert cli.main(["--help"]) == console.UNWRITABLE
+    assert (calls, capsys.readouterr().err) == (
+        ["discarded"] * 2, "error: cannot write to standard output: No space left\n"
+    )  # fmt: skip
+
+
+def test_a_system_without_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", "system")
+    monkeypatch.setitem(sys.modules, "resource", None)  # cannot be imported
+    with pytest.raises(UsageError, match=r"^--memory-limit needs a POSIX system$"):
+        console.limit_memory("1GiB")
 
 
 def test_errors_about_an_input(capsys: pytest.CaptureFixture[str]) -> None:

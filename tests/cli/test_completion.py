@@ -12,6 +12,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from xlamem import cli, compute, schema
+from xlamem.cli import completion
 from xlamem.compute.devices import DEVICES
 
 VARIABLE = "_XLAMEM_COMPLETE"
@@ -51,6 +52,11 @@ def test_options() -> None:
 @pytest.mark.parametrize("verb", ["peak", "info", "top", "bill", "explain", "convert", "report", "diff", "oom"])
 def test_paths(verb: str) -> None:
     assert completed(f"xlamem {verb} x") == ["[file]"]
+
+
+def test_one_of_some_names() -> None:
+    complete = completion.one_of(lambda: ["ab", "b", "abc"])
+    assert [item.value for item in complete(None, None, "ab")] == ["ab", "abc"]  # type: ignore[arg-type]
 
 
 def test_values() -> None:

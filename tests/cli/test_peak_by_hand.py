@@ -109,6 +109,10 @@ def test_the_note_on_what_xla_computes_again(names: list[str | None], text: str)
     assert said.startswith(text)
     assert bool(said) == bool(text)
     assert peak._rematerialized(overview, []) == peak._rematerialized(overview, [a_space("vmem", 1)]) == ""
+    nulls = pa.nulls(len(names), pa.int64())
+    overview.members["hbm", 0] = overview.members["hbm", 0].append_column("iterations", nulls)
+    notes = peak._notes(overview, None, overview.spaces, all_spaces=False)
+    assert notes == ([peak.Note("XLA rematerializes", said)] if text else [])
 
 
 @pytest.mark.parametrize(
@@ -130,6 +134,17 @@ def test_the_note_on_missing_names(module: str | None, names: list[list[str | No
         })  # fmt: skip
     notes = [note.text for note in peak._notes(overview, None, spaces, all_spaces=False)]
     assert notes == ([peak.NO_NAMES] if has_note else [])
+
+
+def test_the_course_of_another_memory_space() -> None:
+    """As wide as there is room; without live ranges, only what is reserved is known."""
+    assert plain(peak._other_space(an_overview(), a_space("host", None), Layout(80))) == "host 10 B reserved"
+    overview, space = an_overview(usage={"vmem": [1, 4, 2]}), a_space("vmem", 4)
+    wide, narrow = (peak._other_space(overview, space, Layout(width)) for width in (None, 60))
+    assert plain(wide).endswith(", 10 B reserved")
+    assert "reserved" not in plain(narrow)
+    assert len(narrow) <= 60
+    assert plain(wide).startswith("vmem 4 B ")
 
 
 def test_other_memory_spaces(monkeypatch: pytest.MonkeyPatch) -> None:

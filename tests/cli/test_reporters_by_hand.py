@@ -283,6 +283,42 @@ def test_progress_in_words() -> None:
     assert (convert._line(s), convert._counts(s)) == ("find: 5 of 6 dumps", "5/6")
 
 
+def test_the_bar_of_a_conversion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts bytes where they are known, else dumps, and has no end before their number is known."""
+    updates: list[Any] = []
+
+    class Bar:
+        def __init__(self, *columns: Any, console: Any, transient: bool) -> None:
+            updates.append((console.stderr, transient))
+
+        def __enter__(self) -> Bar:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            updates.append("closed")
+
+        def add_task(self, name: str, *, total: int | None, counts: str) -> str:
+            return f"the task {name}, {total}, {counts!r}"
+
+        def update(self, task: str, **fields: Any) -> None:
+            updates.append((task, fields))
+
+    monkeypatch.setattr("rich.progress.Progress", Bar)
+    monkeypatch.setattr(convert.sys, "stderr", SimpleNamespace(isatty=lambda: True))
+    plain: Row = {"phase": "find", "dumps": 0, "of_dumps": 0, "bytes": 0, "of_bytes": 0, "seconds": 0.0, "failed": 0}
+    with convert.progress(hidden=False) as update:
+        assert update is not None
+        for about in ({}, {"dumps": 3, "of_dumps": 4, "bytes": 7}, {"dumps": 3, "of_dumps": 4, "of_bytes": 9}):
+            update(SimpleNamespace(**{**plain, **about}))  # type: ignore[arg-type]
+    numbers = [(0, None, "0/0"), (3, 4, "3/4"), (0, 9, "3/4 0 B of 9 B")]
+    assert updates == [
+        (True, True),
+        *(("the task find, None, ''", {"description": "find", "completed": done, "total": total, "counts": counts})
+          for done, total, counts in numbers),
+        "closed",
+    ]  # fmt: skip
+
+
 # -- programs ------------------------------------------------------------------------------------
 
 

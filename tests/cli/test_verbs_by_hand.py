@@ -279,6 +279,9 @@ def test_shapes_that_differ_only_in_their_layout_keep_it() -> None:
     assert screens._names(ends, ["shape"], 16) == ["f32[9,8]…8)S(0)}", "f32[9,8]…8)S(1)}"]
     middle: list[Any] = [{"shape": f"f32[9999,{i},9999]{{2,1,0}}"} for i in range(2)]
     assert screens._names(middle, ["shape"], 12) == ["f32[9999,0,…", "f32[9999,1,…"]
+    assert screens._names(middle, ["shape"], 8) == ["f32…,0,…", "f32…,1,…"]
+    in_tuples: list[Any] = [{"shape": f"({row['shape'].partition('{')[0]})"} for row in middle]
+    assert screens._names([*middle, *in_tuples], ["shape"], 8) == ["f32[…0…", "f32[…1…", "(…0…", "(…1…"]
     both: list[Any] = [{"shape": f"f32[999,99,9999]{{{i}}}", "opcode": "fusion" * 3} for i in ("2,1,0", "2,0,1")]
     names = screens._names(both, ["shape", "opcode"], 30)
     assert len({*names}) == 2
@@ -760,6 +763,11 @@ def test_what_maintenance_says(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         ("d", {"single_writer": True})]  # fmt: skip
     migrate(dest="d", single_writer=False, quiet=True, as_json=False)
     assert (capsys.readouterr().out, asked[-1]) == ("", ("d", {"single_writer": False}))
+    documents: list[Any] = []
+    monkeypatch.setattr(console, "write_document", lambda *document: documents.append(document))
+    register(dest="d", to="delta", single_writer=False, as_json=True)
+    sums = {"to": "delta", "tables": 2, "files": 1, "added": 1000, "removed": 2}
+    assert (documents, capsys.readouterr().out) == ([("dataset-register", sums)], "")
 
 
 def test_json_of_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
