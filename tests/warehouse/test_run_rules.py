@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from conftest import DUMPS
 
@@ -382,7 +383,10 @@ def test_what_a_status_says() -> None:
 def test_the_statuses_of_a_run(tmp_path: Path) -> None:
     """The search first, then what is identified and what is converted."""
     seen: list[Status] = []
-    xlamem.convert(DUMPS / "cpu-jaxlib-0.5.3-tuple3", to=tmp_path, progress=seen.append)
+    made = xlamem.convert(DUMPS / "cpu-jaxlib-0.5.3-tuple3", to=tmp_path, progress=seen.append)
+    rows = {path: pq.read_metadata(path).num_rows for path in tmp_path.rglob("*.parquet")}
+    of_dumps = {path for path in rows if path.relative_to(tmp_path).parts[0] not in schema.RUN_TABLES}
+    assert made.rows == sum(rows[path] for path in of_dumps) > 100
     size = sum(member.bytes_on_disk() or 0 for member in SOURCE.members)
     found = [replace(status, seconds=0.0) for status in seen]
     assert seen[0] == Status("find", 0, 0, 0, 0, 0, 0.0)
