@@ -14,7 +14,7 @@ from test_convert import broken, convert, on_disk, state, stored
 
 import xlamem
 from xlamem import schema, warehouse
-from xlamem.warehouse import checkpoints, ledger, plan
+from xlamem.warehouse import checkpoints, ledger, plan, retention
 
 pytest.importorskip("duckdb")
 
@@ -222,6 +222,28 @@ def test_dropped_before_it_is_converted(dest: Path, monkeypatch: pytest.MonkeyPa
     warehouse.drop(dest, "true")
     assert xlamem.Dataset(dest).ids == ()
     whole(dest)
+
+
+def test_dropped_while_the_dataset_changes(dest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows are looked for in the state that is changed. Some attempts later it is an error."""
+    original, stale, attempts = retention._open, [True, True, False], []
+
+    def opened(dest: Path) -> Any:
+        found = original(dest)
+        attempts.append(found)
+        if stale[min(len(attempts), len(stale)) - 1]:  # what another process committed is not seen yet
+            monkeypatch.setattr(found.state, "number", found.state.number - 1)
+        return found
+
+    monkeypatch.setattr(retention, "_open", opened)
+    assert warehouse.drop(dest, OLD).occurrences == 4
+    assert len(attempts) == len(stale)
+    whole(dest)
+    before = on_disk(dest)
+    stale[:], attempts[:] = [True], []
+    with pytest.raises(warehouse.OutputError, match="is being written to: repeat the command"):
+        warehouse.drop(dest, "true")
+    assert (len(attempts), on_disk(dest)) == (retention.MAX_ATTEMPTS, before)
 
 
 def test_on_the_command_line(dest: Path, capsys: pytest.CaptureFixture[str]) -> None:

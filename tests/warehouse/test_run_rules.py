@@ -235,6 +235,20 @@ def test_a_dump_that_kills_workers_while_it_is_identified(deaths: int, is_read: 
         run_of(pool=pool).identify_alone(SOURCE)
 
 
+def test_dumps_that_kill_a_worker_are_identified_again_at_the_end() -> None:
+    """Each alone; the progress counts them once."""
+    statuses: list[int] = []
+    found = [SimpleNamespace(members=[], bytes_on_disk=lambda: 1000) for _ in range(5)]
+    answers = [([0, 3], ended(DEATH)), ([1], ended(["one"])), ([2, 4], ended(["two", "four"]))]
+    run = run_of(
+        pool=SimpleNamespace(start=lambda size: None, death_errors=(BrokenExecutor,)), dumps=2,
+        _completed=lambda *args: iter(answers), identify_alone=lambda source: [found.index(source)],
+    )  # fmt: skip
+    run.report_status = lambda phase: statuses.append(run.dumps)
+    assert [*run.read_all(dict(enumerate(found)))] == [(1, "one"), (2, "two"), (4, "four"), (0, [0]), (3, [3])]
+    assert statuses == [4, 5, 7]
+
+
 # ---- what is submitted
 
 

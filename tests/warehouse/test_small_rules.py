@@ -19,7 +19,7 @@ import pytest
 from conftest import DUMPS
 
 import xlamem
-from xlamem import schema
+from xlamem import schema, warehouse
 from xlamem.warehouse import (
     catalog,
     derived,
@@ -268,6 +268,43 @@ def test_a_time_that_could_hide_a_change_is_not_trusted(tmp_path: Path, monkeypa
         assert (found._state("/x") is not None) is is_known
 
 
+def raising(error: BaseException) -> Any:
+    def fail(*args: Any, **options: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def test_a_content_that_cannot_be_loaded_has_no_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lack of memory is not the fault of the dump."""
+    ((found,),) = identity.identify([SOURCE])
+    assert identity.loaded_id(SOURCE) == found.content_id
+    monkeypatch.setattr(identity, "_load", raising(OSError("gone")))
+    assert identity.loaded_id(SOURCE) is None
+    monkeypatch.setattr(identity, "_load", raising(MemoryError()))
+    with pytest.raises(MemoryError):
+        identity.loaded_id(SOURCE)
+    monkeypatch.setattr(worker, "ReadDump", raising(MemoryError()))
+    marked: list[str] = []
+    own: Any = object.__new__(worker._Worker)
+    vars(own).update(mark_progress=marked.append)
+    with pytest.raises(MemoryError):
+        own.read(found, None)
+    assert marked == [found.content_id]
+
+
+def test_the_state_of_a_file_that_is_gone(tmp_path: Path) -> None:
+    """A dump of a file of which nothing is known now is read."""
+    found = KnownDumps(Storage(tmp_path), "1", "r")
+    assert found._state(str(tmp_path / "gone")) is None
+
+
+def test_names_that_the_package_lacks() -> None:
+    with pytest.raises(AttributeError, match=r"module 'xlamem\.warehouse' has no attribute 'nothing'"):
+        warehouse.nothing  # noqa: B018
+    assert warehouse.convert is driver.convert
+
+
 # ---- registered tables
 
 
@@ -380,6 +417,45 @@ def test_a_dataset_is_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert found == followers.Registered("delta", len(followers.TABLES), n, n, 0)
     assert registration.register(tmp_path, "delta") == replace(found, added=0)
     assert {target.format for target in followers.registered(storage)} == {"delta", "iceberg"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"there": [Target("iceberg", "a.b")]}, "u is registered as iceberg:a.b: delete u/_ledger/registered/iceberg"),
+        ({"old_batches": [1]}, "u has files of xlamem 0.1: convert them"),
+        ({"shared": False}, "u is seen by this process only"),
+        ({"there": [Target("delta")]}, None), ({"there": [Target("iceberg", "a.c")]}, None), ({}, None),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_registered(
+    fields: dict[str, Any], message: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written then, nor without the library."""
+    written: list[Any] = []
+    storage: Any = SimpleNamespace(
+        uri="u", uri_of=lambda name: f"u/{name}", local=True, shared=fields.get("shared", True), sync=written.append,
+        write=lambda name, data: written.append((name, data)),
+    )  # fmt: skip
+    state: Any = SimpleNamespace(old_batches=fields.get("old_batches", []))
+    monkeypatch.setattr(followers, "registered", lambda _: fields.get("there", []))
+    monkeypatch.setattr(Target, "opened", lambda self, storage: nullcontext())
+    target = Target("iceberg", "a.c")
+    if message is not None:
+        with pytest.raises(xlamem.UsageError, match=message):
+            followers.record_targets(storage, [target], state)
+        assert written == []
+        return
+    followers.record_targets(storage, [target], state)
+    assert written == [(target.name, b'{"format": "iceberg", "place": "a.c"}'), [target.name]]
+    written.clear()
+    for error, kind in ((xlamem.UsageError("no library"), xlamem.UsageError), (KeyError("x"), xlamem.OutputError)):
+        monkeypatch.setattr(Target, "opened", raising(error))
+        with pytest.raises(kind) as caught:
+            followers.record_targets(storage, [target], state)
+        wanted = "no library" if kind is xlamem.UsageError else "cannot register u as iceberg:a.c (KeyError: 'x'); what"
+        assert str(caught.value).startswith(wanted)
+    assert written == []
 
 
 def test_a_path_that_other_libraries_misread() -> None:

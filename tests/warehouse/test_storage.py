@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.fs as arrow_fs
 import pytest
 from conftest import DUMPS
@@ -327,6 +328,30 @@ def test_listings_are_not_taken_from_a_cache() -> None:
     found._fsspec = None
     assert Storage.exist(found, ["a"])
     assert Storage.files(found, "") == [("a", 3)]
+
+
+def test_files_of_a_filesystem_of_arrow(tmp_path: Path) -> None:
+    """They are read as a stream; one that is missing is no error."""
+    (tmp_path / "a").write_bytes(b"data")
+    found: Any = SimpleNamespace(
+        local=False, _fsspec=None, system=arrow_fs.LocalFileSystem(), path=lambda name: str(tmp_path / name)
+    )
+    assert (Storage.read(found, "a"), Storage.read(found, "b")) == (b"data", None)
+
+
+def test_what_a_damaged_file_raises() -> None:
+    """Neither a lack of memory nor an interruption is its fault."""
+    found: Any = SimpleNamespace(uri_of=lambda name: f"u/{name}")
+    for error in (MemoryError(), pa.ArrowCancelled("by Ctrl-C")):
+        with pytest.raises(type(error)), Storage.parquet_errors(found, "a"):
+            raise error
+    for damage, wanted in (
+        (FileNotFoundError(), storage_module.GONE), (OSError("bad\nx"), "a Parquet file (bad)"),
+        (pa.ArrowInvalid("bad"), "a Parquet file (bad)"),
+    ):  # fmt: skip
+        with pytest.raises(xlamem.errors.DumpError) as caught, Storage.parquet_errors(found, "a"):
+            raise damage
+        assert (caught.value.path, caught.value.wanted) == ("u/a", wanted)
 
 
 @pytest.mark.parametrize("library", ["s3fs", "fsspec"])
