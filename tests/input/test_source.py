@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from itertools import chain, product
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -680,6 +681,24 @@ def test_limits_of_what_is_read_and_mapped(tmp_path: Path, monkeypatch: pytest.M
         assert not isinstance(files.open_file(str(path)).read(1), memoryview)
     for n, is_mapped in ((10, False), (11, True)):
         assert isinstance(files.spool("x", [b"1234", bytes(n - 4)]), mmap.mmap) == is_mapped
+
+
+def test_small_files_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that turn out to be large: searches open thousands."""
+    original, opened = os.open, list[int]()
+
+    def open_and_note(*args: Any) -> int:
+        opened.append(original(*args))
+        return opened[-1]
+
+    (path := tmp_path / "x").write_bytes(b"content")
+    monkeypatch.setattr(files.os, "open", open_and_note)
+    for limit, content in ((8, b"content"), (7, None)):
+        monkeypatch.setattr(files, "MIN_MAPPED", limit)
+        assert files.read_small(str(path)) == content
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(opened[-1])
+    assert len(opened) == 2
 
 
 def test_pages_that_are_released_are_read_again(tmp_path: Path) -> None:
