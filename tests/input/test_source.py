@@ -683,6 +683,12 @@ def test_limits_of_what_is_read_and_mapped(tmp_path: Path, monkeypatch: pytest.M
         assert isinstance(files.spool("x", [b"1234", bytes(n - 4)]), mmap.mmap) == is_mapped
 
 
+def test_a_file_that_becomes_shorter_before_it_is_mapped(tmp_path: Path) -> None:
+    (path := tmp_path / "x").write_bytes(bytes(5000))
+    with path.open("rb") as file, pytest.raises(OSError, match="mmap length is greater than file size"):
+        files._map(file.fileno(), 5001)
+
+
 def test_small_files_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those that turn out to be large: searches open thousands."""
     original, opened = os.open, list[int]()

@@ -50,6 +50,17 @@ def test_an_empty_path_is_no_stem(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         find("")
 
 
+def test_a_listed_file_that_cannot_be_examined() -> None:
+    """It is examined again as a link would be, and what is wrong with it is said then."""
+
+    class Entry:
+        def is_file(self, *, follow_symlinks: bool) -> bool:
+            assert not follow_symlinks
+            raise OSError("stale")
+
+    assert walk._is_plain_file(Entry()) is False  # type: ignore[arg-type]
+
+
 def test_the_first_name_of_a_file_counts(tmp_path: Path) -> None:
     paths = [tmp_path / "one.txt", tmp_path / "two.txt"]
     paths[0].write_text(ALLOCATIONS)

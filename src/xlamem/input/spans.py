@@ -89,14 +89,11 @@ def detect_role(head: bytes) -> names.Role | None:
 
 
 def _frames(data: Buffer) -> Iterator[_Frame]:
-    """Yield the frames of captured standard output."""
-    after = 0
+    """Yield the frames of captured standard output. None begins in another: its first line would end that one."""
     for head in _BEGIN.finditer(data):
-        begin = head.start()
-        if begin < after:
-            continue
         end, after = _frame_end(data, head)
-        yield _Frame(begin, after, MemberSpan(head.end(), end, "plain", head[1].decode("utf-8", "surrogateescape")))
+        name = head[1].decode("utf-8", "surrogateescape")
+        yield _Frame(head.start(), after, MemberSpan(head.end(), end, "plain", name))
 
 
 def _frame_end(data: Buffer, head: re.Match[bytes]) -> tuple[int, int]:
