@@ -86,6 +86,41 @@ def test_phases(name: str, phase: str | None) -> None:
     assert phases(names(name)).to_pylist() == [phase]
 
 
+TENSORFLOW = {
+    "functional_1/block_1_1/dense_2_1/MatMul": "forward",
+    "functional_1/block_1_1/einsum/Einsum": "forward",
+    "Mean": "forward",
+    "dense_2_1/MatMul": None,
+    "einsum_7/Einsum": None,
+    "AddN_3": None,
+    "gradient_tape/functional_1/block_1_1/dense_2_1/MatMul/MatMul_1": "backward",
+    "gradient_tape/dense_2_1/MatMul/MatMul_1": "backward",
+    "gradient_tape/einsum_7/Einsum": "backward",
+    "gradient_tape/Mean/truediv": "backward",
+    "adam/Mul_3": "optimizer",
+    "XLA_Args": None,
+}
+
+
+def test_phases_of_tensorflow() -> None:
+    """What the backward pass names is differentiated; a call that is repeated has no scopes around it."""
+    names_, expected = list(TENSORFLOW), list(TENSORFLOW.values())
+    recomputed = ["recompute" if n == "dense_2_1/MatMul" else p for n, p in TENSORFLOW.items()]
+    assert phases(names(*names_)).to_pylist() == recomputed
+    alone = [n for n in names_ if "block" not in n]  # without what is computed again, all that has gradients is forward
+    found = dict(zip(alone, phases(names(*alone)).to_pylist(), strict=True))
+    assert (found["dense_2_1/MatMul"], found["einsum_7/Einsum"], found["Mean"]) == 3 * ("forward",)
+    assert [found[n] for n in alone if n.startswith(("gradient_tape", "adam"))] == [
+        p for n, p in zip(names_, expected, strict=True) if n in alone and n.startswith(("gradient_tape", "adam"))
+    ]
+
+
+def test_phases_of_tensorflow_1() -> None:
+    tape = names("gradients/Relu_grad/ReluGrad", "gradients_1/model/mul_grad/Mul", "gradients/AddN")
+    found = phases(pa.concat_arrays([names("Relu", "model/mul", "Softmax"), tape]))
+    assert found.to_pylist() == ["forward", "forward", None, "backward", "backward", "backward"]
+
+
 def test_folded_layers() -> None:
     paths = names("layer5/w", "h[12].b", "Blocks3.conv1", "layers_2", "conv1/mul")
     folded = shortened_paths(paths, None, fold=True)

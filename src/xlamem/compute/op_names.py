@@ -250,8 +250,7 @@ def without_placeholders(codes: Ints, names: pa.Array) -> tuple[Ints, pa.Array]:
 
 def is_parameter_name(names: pa.Array, parameters: pa.Array) -> Mask:
     """Return whether each op_name is that of an entry parameter, which XLA gives to copies of it too."""
-    found = pc.is_in(pc.cast(names, pa.string()), pc.cast(parameters, pa.string()), skip_nulls=True)
-    return np.asarray(found.to_numpy(zero_copy_only=False), bool)
+    return _are_in(pc.cast(names, pa.string()), pc.cast(parameters, pa.string()))
 
 
 COLLECTIVE = (
@@ -330,26 +329,85 @@ _LAYER = (
 )
 
 
-BACKWARD_NAME = r"\btranspose\(|(?:^|/)gradient_tape/|(?:^|/)aten__\w+_backward"
+_FORWARD = r"\bjvp\("
+_RECOMPUTED = r"\brematted_computation\b"
+_BACKWARD = r"\btranspose\(|(?:^|/)gradient_tape/|^gradients(?:_\d+)?/|(?:^|/)aten__\w+_backward"
 """Op_names of the backward pass, by JAX, by TensorFlow, and by PyTorch/XLA, which names parts of it like the forward
 pass (`aten__mm`)."""
+_TAPES = (
+    r"^gradient_tape/(?P<root>[^/]+)",
+    r"^gradients(?:_\d+)?/(?P<root>[^/]+?)_grad/",
+    r"^gradients(?:_\d+)?/(?P<root>[^/]+)/(?:[^/]+/)*[^/]+_grad/",
+)
+"""Op_names of TensorFlow's backward pass, with the outermost scope or the operation that is differentiated."""
+_MAX_AROUND = 8
+"""Maximum depth of the scopes around a call that `tf.recompute_grad` repeats."""
 
 
 def phases(names: pa.Array) -> pa.Array:
-    """Return the phase of each op_name: forward, backward, recompute, optimizer, or null.
+    """Return the phase of each of the op_names of a program: forward, backward, recompute, optimizer, or null.
 
     JAX wraps what is differentiated in `jvp(…)`, its backward pass in `transpose(jvp(…))`, and marks forward
-    operations that a backward pass repeats as `rematted_computation`. TensorFlow marks its backward pass only, and
-    PyTorch/XLA parts of it.
+    operations that a backward pass repeats as `rematted_computation`. TensorFlow marks its backward pass only, which
+    names what is differentiated, and PyTorch/XLA parts of it.
     """
-
-    def has(pattern: str) -> pa.Array:
-        return pc.match_substring_regex(names, pattern)
-
-    is_optimizer = pc.and_(has(_OPTIMIZER), pc.invert(has(r"\bjvp\(")))
-    conditions = [has(r"\brematted_computation\b"), has(BACKWARD_NAME), has(r"\bjvp\("), is_optimizer]
-    fields = pa.StructArray.from_arrays([pc.fill_null(c, False) for c in conditions], ["r", "b", "f", "o"])
+    is_optimizer = _matches(names, _OPTIMIZER) & ~_matches(names, _FORWARD)
+    conditions = [are_recomputed(names), are_backward(names), are_forward(names), is_optimizer]
+    fields = pa.StructArray.from_arrays([arrow_array(c) for c in conditions], ["r", "b", "f", "o"])
     return pc.case_when(fields, "recompute", "backward", "forward", "optimizer")
+
+
+def are_backward(names: pa.Array) -> Mask:
+    """Return which op_names belong to a backward pass."""
+    return _matches(names, _BACKWARD)
+
+
+def are_forward(names: pa.Array) -> Mask:
+    """Return which of the op_names of a program are differentiated, including what the backward pass computes again."""
+    return _matches(names, _FORWARD) | _of_tensorflow(names)[0]
+
+
+def are_recomputed(names: pa.Array) -> Mask:
+    """Return which of the op_names of a program the backward pass computes again."""
+    return _matches(names, _RECOMPUTED) | _of_tensorflow(names)[1]
+
+
+def is_tensorflow(names: pa.Array) -> bool:
+    """Return whether some of the op_names of a program are those of TensorFlow's backward pass."""
+    return any(_matches(names, tape).any() for tape in _TAPES)
+
+
+def _of_tensorflow(names: pa.Array) -> tuple[Mask, Mask]:
+    """Return which of the op_names of a program are of TensorFlow's forward pass, and which of these are recomputed.
+
+    The backward pass has their outermost scope after its own: `gradient_tape/model/dense/MatMul` differentiates
+    `model/dense/MatMul`. `tf.recompute_grad` calls a function a second time without the scopes around it, as
+    `dense/MatMul`. Where it does, operations without a scope are of no known phase, nor are those with another number,
+    such as `einsum_2/Einsum`: they may be of either call.
+    """
+    if not is_tensorflow(names):
+        return np.zeros(len(names), bool), np.zeros(len(names), bool)
+    differentiated = [pc.struct_field(pc.extract_regex(names, tape), "root") for tape in _TAPES]
+    roots = pc.replace_substring_regex(names, r"/.*$", "")
+    forward = _are_in(roots, pc.drop_null(pc.unique(pa.concat_arrays(differentiated)))) & ~are_backward(names)
+    plain, inner = _without_number(names), pc.filter(names, arrow_array(forward))
+    is_same, is_similar = np.zeros(len(names), bool), np.zeros(len(names), bool)
+    for _ in range(_MAX_AROUND):
+        inner = pc.unique(pc.replace_substring_regex(pc.filter(inner, pc.match_substring(inner, "/")), r"^[^/]*/", ""))
+        is_same |= _are_in(names, inner)
+        is_similar |= _are_in(plain, _without_number(inner))
+    recomputed = forward & is_same & _matches(names, "/")
+    return forward & (recomputed | ~is_similar | ~recomputed.any()), recomputed
+
+
+def _without_number(names: pa.Array) -> pa.Array:
+    """Remove the number of the outermost scope: `einsum_2/Einsum` becomes `einsum/Einsum`."""
+    return pc.replace_substring_regex(names, r"^([^/]*?)_\d+(/|$)", r"\1\2")
+
+
+def _are_in(names: pa.Array, others: pa.Array) -> Mask:
+    found = pc.is_in(names, others, skip_nulls=True)
+    return np.asarray(found.to_numpy(zero_copy_only=False), bool)
 
 
 def is_optimizer_file(files: pa.Array) -> Mask:

@@ -45,6 +45,7 @@ from .op_names import (
     is_control_flow,
     is_move,
     is_parameter_name,
+    is_tensorflow,
     matching,
     patterns_of,
     phases,
@@ -154,7 +155,9 @@ class NamedInstructions:
     @cached_property
     def phase(self) -> Ints:
         """Index in PHASES of the phase of each op_name of the dictionary, or -1."""
-        codes, patterns = self._patterns
+        names = self.op_name[1]
+        # The digits matter where TensorFlow calls layers again, which it does not do often enough to be slow.
+        codes, patterns = (np.arange(len(names)), names) if is_tensorflow(names) else self._patterns
         phase = pc.fill_null(pc.index_in(phases(patterns), pa.array(PHASES, pa.string())), -1)
         return np.asarray(phase.to_numpy(zero_copy_only=False), np.int64)[codes]
 

@@ -15,33 +15,42 @@ from ..aliasing import matched
 from ..buffer_names import source_columns
 from ..columns import Ints, Mask, arrow_array, encoded, flags_of, ints, take
 from ..layout import DONATED
-from ..op_names import BACKWARD_NAME, END, matching, scopes
+from ..op_names import END, are_backward, are_forward, are_recomputed, is_tensorflow, matching, scopes
 from ..program import distinct_rows
 from ..tiles import tiled_dimensions
 from ..uses import use_steps
 from .what_if import WhatIf
 
 NO_PHASE, FORWARD, BACKWARD, RECOMPUTE = range(4)
-"""Phases of a training step, as JAX's transformations name them in an op_name. TensorFlow names the backward pass."""
+"""Phases of a training step, as op_names tell them."""
 
-FORWARD_NAME = r"\bjvp\("
-_PHASES = ((FORWARD_NAME, FORWARD), (BACKWARD_NAME, BACKWARD), (r"rematted_computation", RECOMPUTE))
-"""Patterns of op_names with their phases; the last one that matches applies."""
 _PRIMITIVE = r"dot_general|conv_general_dilated|ragged_dot|ragged_dot_general"
-_WEIGHTED = rf"/(?:{_PRIMITIVE}){END}"
-"""The primitives whose results are worth keeping, because they are expensive to compute again."""
+TF_PRODUCT = r"(?i:(?:Batch)?MatMul(?:V\d)?|Einsum|Tensordot)(?:_\d+)?$"
+_TF_CONVOLUTION = r"(?i:Conv\dD|convolution|conv_transpose)(?:_\d+)?$"
+_WEIGHTED = rf"/(?:{_PRIMITIVE}){END}|(?:^|/)(?:{TF_PRODUCT}|{_TF_CONVOLUTION})"
+"""The operations whose results are worth keeping, because they are expensive to compute again."""
 _CHECKPOINT = r"\btranspose\(.*\b(?:checkpoint|remat\d*|rematted_computation)/"
 """Op_names of the backward pass of what jax.checkpoint wraps, whether or not something is computed again."""
 _SAVED = r"/reduce_precision$"
 """What JAX names results that a policy of jax.checkpoint saves: it rounds them."""
-LATER = rf"{BACKWARD_NAME}|rematted_computation"
-"""Op_names of the backward pass, and of what it computes again."""
 _CONTROL = {
     "while", "body", "cond", "closed_call", "eval_jaxpr", "checkpoint", "rematted_computation", "scan", "shard_map",
     "branch", "jvp",
 }  # fmt: skip
 """Components of scopes that name no part of a model."""
 MAX_DIMENSIONS = 8
+
+
+def loop_over(a: Activations, function: str) -> str:
+    """Say how a loop computes a function for one part at a time, and again in the backward pass."""
+    if a.is_tensorflow:
+        return f"tf.map_fn over tf.recompute_grad({function})"
+    return f"jax.lax.map over jax.checkpoint({function})"
+
+
+def are_later(names: pa.Array) -> Mask:
+    """Return which of the op_names of a program are of the backward pass, or of what it computes again."""
+    return are_backward(names) | are_recomputed(names)
 
 
 class Activations:
@@ -55,6 +64,11 @@ class Activations:
         completed = pc.cast(source_columns(self.p, values)["op_name"], pa.string())
         self.op_codes, self.op_names = encoded(pc.coalesce(own, completed))
 
+    @cached_property
+    def is_tensorflow(self) -> bool:
+        """Whether TensorFlow compiled this training step."""
+        return is_tensorflow(self.op_names)
+
     def of_op_name(self, by_name: Ints) -> Ints:
         """Return for each value what holds for its op_name, -1 without one."""
         return take(by_name, self.op_codes)
@@ -63,8 +77,8 @@ class Activations:
     def phase(self) -> Ints:
         """The phase of each value."""
         by_name = np.zeros(len(self.op_names), np.int64)
-        for pattern, phase in _PHASES:
-            by_name[matching(self.op_names, pattern)] = phase
+        for of_phase, phase in ((are_forward, FORWARD), (are_backward, BACKWARD), (are_recomputed, RECOMPUTE)):
+            by_name[of_phase(self.op_names)] = phase
         return self._with_loops(np.maximum(self.of_op_name(by_name), NO_PHASE))
 
     def _with_loops(self, phase: Ints) -> Ints:
@@ -212,14 +226,14 @@ class Activations:
         """Whether each row of `instructions` is by its name a matrix product, in training one of the forward pass."""
         codes, names = self.p.printed_op_names
         names = pc.cast(names, pa.string())
-        found = matching(names, _WEIGHTED) & ~matching(names, LATER)
-        return flags_of(found & matching(names, FORWARD_NAME) if self.is_training else found, codes)
+        found = matching(names, _WEIGHTED) & ~are_later(names)
+        return flags_of(found & are_forward(names) if self.is_training else found, codes)
 
     @cached_property
     def is_later(self) -> Mask:
         """Whether each row of `instructions` is by its name of the backward pass, or of what that computes again."""
         codes, names = self.p.printed_op_names
-        return flags_of(matching(names, LATER), codes)
+        return flags_of(are_later(names), codes)
 
     @cached_property
     def is_product(self) -> Mask:

@@ -15,7 +15,7 @@ from ..layout import DONATED, PARAMETER
 from ..op_names import END, matching
 from ..origins import origins, uses_of
 from ..program import distinct_rows
-from .activations import Activations
+from .activations import TF_PRODUCT, Activations, loop_over
 from .bounds import largest_divisor, of_values, with_vmem
 from .intervention import Intervention, rescheduled_at_worst
 from .layers import LayerActivations
@@ -27,6 +27,8 @@ IN_FLIGHT = 4
 """Matrices of one part that are live at the same time: scores and weights of attention, and their gradients."""
 MAX_PARTS = 64
 """Maximum number of parts that are proposed."""
+_PRODUCT = rf"/dot_general{END}|(?:^|/){TF_PRODUCT}"
+"""Op_names of matrix products, by JAX and by TensorFlow."""
 
 
 class _Pairs(NamedTuple):
@@ -111,12 +113,12 @@ def _by_parts(a: LayerActivations, is_stack: Mask, t: _Attention, others: Ints) 
     certain = max(at_worst, min(certain, 0))
     if parts < 2 or estimate <= 0:
         return
-    function = "jax.checkpoint(f)" if a.is_training else "f"
+    loop = loop_over(a, "f") if a.is_training else "jax.lax.map over f"
     where = " on each device" if is_partitioned(p) else ""
     text = (
-        f"Compute attention in {parts:,} parts{where} along one dimension of samples or heads: jax.lax.map over "
-        f"{function}, where f gets queries, keys and values of a part. A kernel for flash attention keeps no matrix of "
-        f"{pairs.n:,} by {pairs.m:,} at all."
+        f"Compute attention in {parts:,} parts{where} along one dimension of samples or heads: {loop}, where f gets "
+        f"queries, keys and values of a part. A kernel for flash attention keeps no matrix of {pairs.n:,} by "
+        f"{pairs.m:,} at all."
     )
     if _has_bias(a, t.is_alike, pairs):
         text += " If a bias is added to the scores, f has to compute it for its part as well."
@@ -179,7 +181,7 @@ def _matrices(a: Activations, is_stack: Mask, elements: npt.NDArray[np.float64])
     result, rows = np.zeros(p.tables["instructions"].num_rows), p.instruction_row
     np.maximum.at(result, rows[rows >= 0], elements[rows >= 0])
     codes, names = p.printed_op_names
-    is_product = a.is_forward_product & flags_of(matching(names, rf"/dot_general{END}"), codes)
+    is_product = a.is_forward_product & flags_of(matching(names, _PRODUCT), codes)
     value, user, _, _ = uses_of(p)
     is_factor = (value >= 0) & flags_of(is_product, user)
     value, user = value[is_factor], user[is_factor]

@@ -14,7 +14,7 @@ from ..columns import Ints, Mask, flags_of
 from ..op_names import matching
 from ..origins import has_opcode, uses_of
 from ..program import CLONE, distinct_rows
-from .activations import FORWARD, Activations
+from .activations import FORWARD, Activations, loop_over
 from .bounds import largest_divisor, of_values, with_vmem
 from .intervention import Intervention
 from .stacks import LoopActivations
@@ -69,9 +69,11 @@ def chunked_losses(a: LoopActivations) -> Iterator[Intervention]:
     what, which = ("similarities", "samples") if logits.pairs else ("logits", "along a dimension of the samples")
     text = (
         f"Compute {logits.pairs}{what} and loss in {logits.chunks} chunks{where}, so that only the {what} of one chunk "
-        f"exist at a time: jax.lax.map over jax.checkpoint(f), where f computes both for "
+        f"exist at a time: {loop_over(a, 'f')}, where f computes both for "
         f"{logits.size // logits.chunks:,} of the {logits.size:,} {which}."
     )
+    if a.is_tensorflow:
+        text += " Weights have to be arguments of f."
     if logits.pairs:
         text += " A loss over both rows and columns needs chunks of both."
     values = np.flatnonzero(logits.members & a.w.at_peak)

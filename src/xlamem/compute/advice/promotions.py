@@ -13,10 +13,10 @@ from ...parse.hlo_body import HloBody
 from ..columns import Ints, Mask, encoded, flags_of, ints, nullable, take
 from ..hlo_flow import HloFlow, groups
 from ..lazy import cached_property
-from ..op_names import END, matching
+from ..op_names import END, are_forward, matching
 from ..origins import lines_of_body, origins
 from ..program import distinct_rows
-from .activations import FORWARD_NAME, LATER, Activations
+from .activations import Activations, are_later
 from .what_if import largest_groups
 
 _CONVERSION = rf"/convert_element_type{END}"
@@ -83,8 +83,8 @@ class Graph:
     def __init__(self, a: Activations, body: HloBody) -> None:
         self._p, self._body, self._flow = a.p, body, HloFlow(body)
         codes, names = self._flow.texts("op_name")
-        is_later = flags_of(matching(names, LATER), codes)
-        self._is_forward = flags_of(matching(names, FORWARD_NAME), codes) & ~is_later if a.is_training else ~is_later
+        is_later = flags_of(are_later(names), codes)
+        self._is_forward = flags_of(are_forward(names), codes) & ~is_later if a.is_training else ~is_later
         self._converts = flags_of(matching(names, _CONVERSION), codes) & self._flow.has_opcode("^convert$")
         self._has_name = codes >= 0
         codes, types = self._flow.texts("element_type")

@@ -31,15 +31,25 @@ BODY_INPUT = "body_input"
 """Name for what a loop passes to its next iteration."""
 POLICY = "jax.checkpoint_policies.save_only_these_names"
 LESS = "Let it keep less, or pass no policy."
+RECOMPUTE_GRAD = (
+    "Wrap what each of these layers computes in tf.recompute_grad: for a layer of Keras, call(self, x) returns "
+    "tf.recompute_grad(self.f)(x), where f computes what call does now."
+)
+"""TensorFlow lets what is computed again depend on the gradient, so that XLA cannot do it for all layers at once."""
 
 
 def recomputations(a: LayerActivations) -> Iterator[Intervention]:
     """Compute the activations of layers and of iterations again in the backward pass, instead of keeping them."""
-    for loops in _alike(a, [s for s in a.stacks if not s.recomputed]):
+    for loops in _alike(a, [s for s in _own_stacks(a) if not s.recomputed]):
         yield _recomputed_loops(a, loops)
     for layers in a.layers:
         if layers.n_layers > 1 and not a.is_recomputed(layers):
             yield _recomputed_layers(a, layers)
+
+
+def _own_stacks(a: LayerActivations) -> list[Stacks]:
+    """Return what loops keep whose body can be checkpointed: those of TensorFlow are in its recurrent layers."""
+    return [] if a.is_tensorflow else a.stacks
 
 
 def _alike(a: LayerActivations, stacks: Sequence[Stacks]) -> list[list[Stacks]]:
@@ -92,7 +102,9 @@ def _recomputed_layers(a: LayerActivations, layers: Layers) -> Intervention:
     if layers.function:
         code = f"the code in `{layers.function.name}` that runs several times"
         these, how = f"the layers ({code})", f"Wrap each layer in jax.checkpoint: {code}."
-    if a.p.tables.platform == "cpu":
+    if a.is_tensorflow:
+        how, names = RECOMPUTE_GRAD, ()
+    elif a.p.tables.platform == "cpu":
         upper = upper if a.are_alike(layers) else 0
         how = (
             f"Scan over {these} with jax.checkpoint(body): without a loop, XLA recomputes for all layers at once on a "
@@ -117,11 +129,13 @@ def _without_layers(a: LayerActivations, layers: Layers, *, certain: bool) -> tu
     only = a.only_in_slots(layers.values)
     # Loops in the layers stack activations, too, which their checkpoint makes unnecessary.
     all_of_layers = a.only_in_slots(np.concatenate([layers.values, a.stacked_in(layers)]))
-    upper = with_vmem(w, int((LAYER_UPPER if is_tpu else 1) * w.saved(Change(0, -all_of_layers))))
+    factor = LAYER_UPPER if is_tpu or a.is_tensorflow else 1
+    upper = with_vmem(w, int(factor * w.saved(Change(0, -all_of_layers))))
     at_peak = np.where(w.at_peak[layers.values], extent, 0)
     products = a.products_per_layer(layers)
     # Results that other code reads are kept. Those of a single product are most of a layer.
-    is_helper = products < MIN_PRODUCTS and (products > 0 or layers.function is not None)
+    has_names = layers.function is not None or a.is_tensorflow
+    is_helper = products < MIN_PRODUCTS and (products > 0 or has_names)
     # Where memory is scarce, XLA computes some again by itself, as checkpoints do if it has one layer at a time.
     is_recomputed = bool(2 * at_peak[cloned].sum() > at_peak.sum())
     of_one_layer = is_recomputed and bool(2 * np.bincount(layer, at_peak).max() > at_peak.sum())
@@ -134,7 +148,8 @@ def _without_layers(a: LayerActivations, layers: Layers, *, certain: bool) -> tu
         upper = 0
     change = Change(0, in_flight - a.only_in_slots(layers.values[~(cloned | passed_on)]))
     estimate = w.saved(change)
-    is_known = certain and is_tpu and a.has_uses and estimate > 0 and products >= MIN_PRODUCTS and not is_recomputed
+    is_known = certain and (is_tpu or a.is_tensorflow) and a.has_uses and estimate > 0
+    is_known &= products >= MIN_PRODUCTS and not is_recomputed
     return change, int(LAYER_LOWER * estimate) if is_known else -largest, upper
 
 
@@ -153,9 +168,10 @@ def chunks(a: LayerActivations) -> Iterator[Intervention]:
 
     The backward pass of a chunk also has its slices of weights, and their gradients.
     """
-    length_of = {s.loop: _chunk(s.trips, s.carry, s.per_trip(a.p.extent) + s.sliced) for s in a.stacks}
+    stacks = _own_stacks(a)
+    length_of = {s.loop: _chunk(s.trips, s.carry, s.per_trip(a.p.extent) + s.sliced) for s in stacks}
     for length in sorted({n for n in length_of.values() if n is not None}):
-        for loops in _alike(a, [s for s in a.stacks if length_of[s.loop] == length]):
+        for loops in _alike(a, [s for s in stacks if length_of[s.loop] == length]):
             yield _chunked(a, loops, length)
 
 
@@ -186,7 +202,7 @@ def offloads(a: LayerActivations) -> Iterator[Intervention]:
     """Move what loops keep for their backward pass to the host's memory. The CPU has no other memory."""
     if a.p.tables.platform == "cpu":
         return
-    for loops in _alike(a, [s for s in a.stacks if s.recomputed]):
+    for loops in _alike(a, [s for s in _own_stacks(a) if s.recomputed]):
         change = sum_of(_stacked_again(a, s, 0, 2 * s.per_trip(a.p.extent)) for s in loops)
         names = (BODY_INPUT,)
         body = "its body" if len(loops) == 1 else "their bodies"
