@@ -192,6 +192,14 @@ def named(name: str) -> Diff:
     return diff(*pair.sides())
 
 
+def test_mixed_precision_of_keras_is_named_first() -> None:
+    """Its casts are conversions as those of JAX are. Each has a scope of its own."""
+    pair = Pair("tensorflow-mixed-precision", "cpu", "type_changed", "", "")
+    a, b = pair.sides()
+    assert_cause_is_named_first(pair, a, b)
+    assert "bf16 instead of f32; conversions are new in functional, functional/block_*/dense, " in diff(a, b).verdict
+
+
 def test_lost_donation_is_a_change_of_sharing() -> None:
     d = named("cpu-donation-removed-decode")
     rows = xlamem_rows(d, "device_total")

@@ -22,7 +22,20 @@ from ..compute.origins import has_opcode
 from ..compute.program import Program
 from ..compute.replica_groups import replica_groups
 from ..formatting import count
-from .context import COLLECTIVES, CONVERSION, Context, Edit, Evidence, Names, Types, are, largest, listed, with_scopes
+from .context import (
+    COLLECTIVES,
+    CONVERSION,
+    TENSORFLOW_MOVE,
+    Context,
+    Edit,
+    Evidence,
+    Names,
+    Types,
+    are,
+    largest,
+    listed,
+    with_scopes,
+)
 from .gathers import gathers
 from .rows import Shape, parsed, replaced_dimensions
 
@@ -476,10 +489,11 @@ def _mostly_converts(c: Context) -> bool:
     """Return whether most of the operations that are new or gone convert element types. Moves do not count."""
     a, b = c.lines
     changes = {path: abs(a[path] - b[path]) for path in a | b}
-    conversions = sum(n for path, n in changes.items() if re.search(CONVERSION, path))
-    moves = ends_in_move(pa.array(changes, pa.string()))
-    others = sum(n for n, is_move in zip(changes.values(), moves.tolist(), strict=True) if not is_move)
-    return conversions > 2 * others
+    paths = pa.array(changes, pa.string())
+    are_conversions = matching(paths, CONVERSION)
+    others = ~(are_conversions | ends_in_move(paths) | matching(paths, TENSORFLOW_MOVE))
+    numbers = np.fromiter(changes.values(), np.int64, len(changes))
+    return int(numbers[are_conversions].sum()) > 2 * int(numbers[others].sum())
 
 
 def _conversions(c: Context) -> str:
@@ -498,8 +512,11 @@ def _conversions(c: Context) -> str:
 
 
 def _outermost(scope: str) -> str:
-    """Return the scope of a conversion; empty if there is none, where `scopes` keeps the name of the operation."""
-    return "" if re.fullmatch(CONVERSION, scope) else scope
+    """Return the scope of a conversion; empty if there is none, where `scopes` keeps the name of the operation.
+
+    In Keras, conversions have a scope of their own: `dense/Cast/Cast`.
+    """
+    return re.sub(CONVERSION, "", scope)
 
 
 def _have_types(before: str, after: str, a: Shape, b: Shape) -> bool:
