@@ -388,3 +388,36 @@ def test_a_baseline_is_only_tightened(peaks: tuple[int | None, int | None], peak
     for total in (9, 11):
         now = entry(total, peaks[1], groups=(Group("new", "temp", 1),), interface_fp="other")
         assert tightened(base, now) == replace(now, device_total=min(10, total), peak=peak)
+
+
+# -- arguments without a name --------------------------------------------------------------------
+
+
+def unnamed(shape: str, n: int, each: int = MIB) -> Group:
+    return Group(f"argument of {shape}", "donated", n * each, n, shape)
+
+
+def test_arguments_without_a_name_are_told_apart_by_their_shapes() -> None:
+    large, small = (unnamed(shape, 1) for shape in ("f32[16,512]", "f32[512,32]"))
+    base = entry(groups=(large, small))
+    now = entry(910 * MIB, 902 * MIB, groups=(unnamed("f32[16,512]", 3), small))
+    (found,) = changes_since(base, now)
+    assert (found.name, found.n, found.n_baseline, found.shape) == ("argument of f32[16,512]", 3, 1, "f32[16,512]")
+    assert "+2.00 MiB: argument of f32[16,512]: 3 instead of 1 at the peak" in why_since(base, now, [found])
+
+
+def test_arguments_without_a_name_in_an_older_baseline() -> None:
+    """They are one group there, named as the instructions without their numbers."""
+    base = entry(groups=(Group("arg", "donated", 2 * MIB, 2, "f32[16,512]"),))
+    same = entry(groups=(unnamed("f32[16,512]", 1), unnamed("f32[512,32]", 1)))
+    assert changes_since(base, same) == []
+    more = entry(groups=(unnamed("f32[16,512]", 2), unnamed("f32[512,32]", 1)))
+    (found,) = changes_since(base, more)
+    assert (found.name, found.n, found.change) == ("arg", 3, MIB)
+
+
+def test_a_donation_is_lost_of_an_argument_without_a_name() -> None:
+    lost = Argument("argument 7", MIB, "f32[16,512]")
+    base = entry(donated=(lost,), n_donated=1)
+    now = entry(arguments=frozenset({("argument 7", "f32[16,512]")}))
+    assert "1 argument is no longer donated: argument 7 of shape f32[16,512]" in why_since(base, now, [])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 from ..compare.context import are, listed
@@ -12,7 +14,7 @@ from ..compare.groups import difference_groups
 from ..compare.verdict import LINES, signed
 from ..dump import Dump
 from ..formatting import file_line, plain_shape, size
-from .entry import Entry, Group, by_key
+from .entry import UNNAMED, Argument, Entry, Group, by_key, joined
 from .finding import Change
 
 MAX_CHANGES = 20
@@ -27,6 +29,10 @@ SMALL = 0.1
 """Share of a group of buffers that the baseline may have had without being mentioned."""
 COUNTS_AS = {"donated": "parameter", "temp_in_output": "temp"}
 """Categories that count as another one, so that a donation that is lost does not hide what it belongs to."""
+_OLD_NAME = r"(?:[Aa]rg_?|p|param|parameter)$"
+"""What is left of the names of instructions that are parameters without their numbers."""
+Groups = dict[tuple[str, str], Group]
+"""Groups of buffers by their name and category."""
 _OTHER = {"temp": "live_out", "live_out": "temp"}
 """Categories of what the program computes: a temporary that is returned now has not grown."""
 
@@ -37,6 +43,7 @@ _OTHER = {"temp": "live_out", "live_out": "temp"}
 def changes_since(base: Entry, now: Entry) -> list[Change]:
     """Return the groups of buffers at the peak that changed since a baseline, largest change first."""
     before, after = (by_key([_comparable(g) for g in e.groups]) for e in (base, now))
+    _join_unnamed(before, after)
     for name, category in [*before]:
         other = _OTHER.get(category, category)
         if (name, category) not in after and (name, other) in after and (name, other) not in before:
@@ -47,6 +54,18 @@ def changes_since(base: Entry, now: Entry) -> list[Change]:
     found += [_gone(group) for key, group in before.items() if key not in after]
     changed = [c for c in found if c.change and not (c.bytes_baseline is None and c.change < 0)]
     return sorted(changed, key=lambda c: (-abs(c.change), c.name, c.category or ""))
+
+
+def _join_unnamed(before: Groups, after: Groups) -> None:
+    """Join the arguments without a name again if the baseline has one group of them, as xlamem 0.2 wrote it."""
+    unnamed = [key for key in after if key[0].startswith(UNNAMED)]
+    if not unnamed or any(name.startswith(UNNAMED) for name, _ in before):
+        return
+    of_arguments = [key for key in before if key[1] == "parameter" and re.match(_OLD_NAME, key[0])]
+    if of_arguments:
+        old = max(of_arguments, key=lambda key: before[key].bytes)
+        groups = [after.pop(key) for key in unnamed]
+        after[old] = replace(reduce(lambda a, b: joined(a, b, old[0]), groups), name=old[0])
 
 
 def _comparable(group: Group) -> Group:
@@ -91,10 +110,15 @@ def _donations(base: Entry, now: Entry) -> list[str]:
     is_cut = base.n_donated > len(base.donated)
     if lost:
         least = "at least " if is_cut else ""
-        return [f"{least}{are(len(lost), 'argument')} no longer donated: {listed([a.name for a in lost])}"]
+        return [f"{least}{are(len(lost), 'argument')} no longer donated: {listed([_with_shape(a) for a in lost])}"]
     if is_cut and now.n_donated < base.n_donated:
         return [f"{are(now.n_donated, 'argument')} donated instead of {base.n_donated:,}"]
     return []
+
+
+def _with_shape(a: Argument) -> str:
+    """Return the name of an argument, with its shape if it is only a number."""
+    return f"{a.name} of shape {a.shape}" if a.name.startswith("argument ") and a.shape else a.name
 
 
 def _interface(base: Entry, now: Entry) -> list[str]:
@@ -114,7 +138,8 @@ def _buffers(base: Entry, now: Entry, changes: Sequence[Change]) -> list[str]:
 
 def describe(c: Change) -> str:
     """Return a change of a group of buffers as a clause."""
-    shape = f" ({c.shape})" if c.shape and not c.shape.startswith("(") else ""
+    is_shown = c.shape and not c.shape.startswith("(") and not c.name.endswith(c.shape)
+    shape = f" ({c.shape})" if is_shown else ""
     where, about = _place(c), signed(c.change)
     if c.bytes_baseline is None and c.change < (1 - ROUNDED) * c.bytes:  # a lower bound
         before = f", at most {size(c.bytes - c.change)} before" if c.change < (1 - SMALL) * c.bytes else ""

@@ -29,6 +29,8 @@ _COLUMNS = (
     "op_name", "source_file", "source_line", "category", "opcode", "shape", "instruction", "bytes",
 )  # fmt: skip
 _NUMBER = re.compile(r"[.\d]+$")
+UNNAMED = "argument of "
+"""What precedes the shape in the name of an argument that the program does not name, as in TensorFlow."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,10 @@ class Group:
     """Like buffers at the peak, or an argument. Sizes are in bytes."""
 
     name: str
-    """The op_name without JAX's wrappers and with folded layers, or the instruction without its number."""
+    """The op_name without JAX's wrappers and with folded layers, or the instruction without its number.
+
+    Arguments without an op_name are groups by their shapes: `argument of f32[512,128]`.
+    """
     category: str
     bytes: int
     n: int = 1
@@ -176,21 +181,21 @@ def _groups(p: Program) -> tuple[tuple[Group, ...], int]:
 def by_key(groups: Sequence[Group]) -> dict[tuple[str, str], Group]:
     """Return groups by their names with folded layers, and their categories; those with the same key are joined."""
     found: dict[tuple[str, str], Group] = {}
-    names = shortened_paths(pa.array([g.name for g in groups], pa.string()), None, fold=True).to_pylist()
-    for name, group in zip(names, groups, strict=True):
+    folded = shortened_paths(pa.array([g.name for g in groups], pa.string()), None, fold=True).to_pylist()
+    for short, group in zip(folded, groups, strict=True):
+        name = group.name if group.name.startswith(UNNAMED) else short
         key = name, group.category
-        found[key] = _joined(found[key], group, name) if key in found else group  # from several source lines
+        found[key] = joined(found[key], group, name) if key in found else group  # from several source lines
     return found
 
 
 def _group(row: dict[str, Any]) -> Group:
-    name = row["name"] or _NUMBER.sub("", row["instruction"] or "") or row["opcode"] or "unnamed"
-    return Group(
-        name, row["category"], row["bytes"], row["n"], plain_shape(row["shape"]) or None, row["source_file"],
-        row["source_line"],
-    )  # fmt: skip
+    shape = plain_shape(row["shape"]) or None
+    unnamed = UNNAMED + shape if shape and row["opcode"] == "parameter" else ""
+    name = row["name"] or unnamed or _NUMBER.sub("", row["instruction"] or "") or row["opcode"] or "unnamed"
+    return Group(name, row["category"], row["bytes"], row["n"], shape, row["source_file"], row["source_line"])
 
 
-def _joined(a: Group, b: Group, name: str) -> Group:
+def joined(a: Group, b: Group, name: str) -> Group:
     large = a if a.bytes >= b.bytes else b
     return replace(large, name=a.name if a.name == b.name else name, bytes=a.bytes + b.bytes, n=a.n + b.n)
