@@ -375,10 +375,10 @@ SECTION_TABLES = (
     Table(
         "flags",
         "flag of the compile",
-        "debug_options, tpu_comp_env.txt",
+        "debug_options, tpu_comp_env.txt, target_arguments.txt",
         (
             _int("ordinal", "position among the flags of its file, from 0"),
-            _name("role", "file with the flag: debug-options or tpu-environment"),
+            _name("role", "file with the flag: debug-options, tpu-environment or target-arguments"),
             _text("name", "name, after the names of the messages around it and dots; a repeated flag has several rows"),
             _text("value", "value as printed: text in double quotes with C escapes; {} for an empty message"),
             _text(
@@ -1668,6 +1668,7 @@ ROLES = {
     "hlo": "HLO text, of which only the header is read",
     "debug-options": "flags of the compile: DebugOptions that differ from their defaults, as protobuf text",
     "tpu-environment": "flags of the TPU compiler with their values, as protobuf text",
+    "target-arguments": "the TPU and the topology that a program is compiled for, as protobuf text",
 }
 
 FEATURES = {

@@ -100,7 +100,7 @@ def test_names_of_a_dump_without_instructions(known: bool, monkeypatch: pytest.M
     found = [Edit("operations", f"found in {e}", np.array([e == "names", True]), e) for e in ("names", "buffers")]
     monkeypatch.setattr(edits, "RULES", (lambda c: iter(found),))
     monkeypatch.setattr(edits, "RULES_OF_REST", ())
-    monkeypatch.setattr(edits, "Context", lambda m, rows: SimpleNamespace(has_names=known))
+    monkeypatch.setattr(edits, "Context", lambda m, rows: SimpleNamespace(has_names=known, other_chip=None))
     rows: Any = SimpleNamespace(n=2)
     made, explained = edits.find_edits(None, rows)  # type: ignore[arg-type]
     assert [e.evidence for e in made] == (["names"] if known else []) + ["buffers"]

@@ -295,6 +295,32 @@ def test_flags_of_a_file_that_only_one_side_has_do_not_differ(tmp_path: Path) ->
     assert not texts(diff(pair.sides()[0], b), "flags")
 
 
+CHIPS = {"v5e": "VIPERFISH", "tpu7x": "6acc60406"}
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_another_chip_is_named_first(named: bool, tmp_path: Path) -> None:
+    """What its compiler chooses is no edit of the program: how much is recomputed, and what it moves and splits."""
+    folders = []
+    for name, version in CHIPS.items():
+        pair = next(p for p in stored() if p.name == f"{name}-remat-removed-scan")
+        folder = pair.unpack(tmp_path / name)[0]
+        (file,) = folder.glob("*-buffer-assignment.txt")
+        stem = file.name.partition(".after_optimizations")[0]
+        lite = '  variant: "lite"\n' if name == "v5e" else ""
+        text = f"tpu_topology_args {{\n  version: TPU_VERSION_{version}\n{lite}}}\n"
+        if named:
+            (folder / f"{stem}.target_arguments.txt").write_text(text)
+        folders.append(folder)
+    a, b = map(xlamem.read, folders)
+    d = diff(a, b)
+    first, *others = ranked_edits(d)
+    tiles = "another TPU, with tiles of 16 rows for bf16 instead of 8"
+    assert first["text"] == f"compiled for {'TPU7x instead of TPU v5e' if named else tiles}"
+    assert {row["kind"] for row in others}.isdisjoint({"rematerialization", "instructions", "operations", "flags"})
+    assert not texts(diff(a, a), "compiler")
+
+
 def test_two_platforms() -> None:
     """Their memory spaces have different names; no buffer moved because of that."""
     a, b = (next(p for p in stored() if p.name == f"{name}-names").sides()[0] for name in ("v5e", "h100"))

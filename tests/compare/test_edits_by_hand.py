@@ -65,8 +65,8 @@ class Rows:
 def context(**about: Any) -> Any:
     rows = Rows()
     return SimpleNamespace(**{"rows": rows, "none": np.zeros(rows.n, bool), "platforms_differ": False,
-                              "platforms": {None}, "devices": (1, 1), "has_hlo": True, "has_names": True,
-                              **about})  # fmt: skip
+                              "platforms": {None}, "other_chip": None, "devices": (1, 1), "has_hlo": True,
+                              "has_names": True, **about})  # fmt: skip
 
 
 def texts(found: Any) -> list[str]:
@@ -301,6 +301,7 @@ def lines(**counts: int) -> Counter[str]:
         (lines(convert_element_type=1), lines(), True), (lines(), lines(), False),
         (lines(), lines(a__reduce_precision=1), False),
         (lines(convert_element_type=2), lines(mul=1), False), (lines(convert_element_type=3), lines(mul=1), True),
+        (lines(Cast_1=3), lines(Reshape=9, mul=1), True), (lines(Cast=2), lines(AddN_2=1), False),
         (lines(convert_element_type=1), lines(reshape=9), True), (lines(a__convert_element_types=9), lines(), False),
     ],
 )  # fmt: skip

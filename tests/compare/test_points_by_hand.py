@@ -463,7 +463,7 @@ def test_the_first_edit_explains_a_buffer(monkeypatch: pytest.MonkeyPatch) -> No
         return iter([Edit("dimensions", "dimensions", rest, "buffers")])
 
     monkeypatch.setattr(edits, "RULES_OF_REST", [of_rest])
-    monkeypatch.setattr(edits, "Context", lambda *_: SimpleNamespace(has_names=True))
+    monkeypatch.setattr(edits, "Context", lambda *_: SimpleNamespace(has_names=True, other_chip=None))
     rows: Any = SimpleNamespace(n=4)
     none: Any = None
     assert edits.find_edits(none, rows)[1].tolist() == [0, 0, 1, 2]

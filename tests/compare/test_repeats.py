@@ -22,7 +22,7 @@ def context(a: dict[str, int], b: dict[str, int], lines: Any = None, **about: An
     return SimpleNamespace(**{
         "op_names": (a, b), "opcodes": (0, 0), "instruction_names": (0, 0), "lines": lines or (none, none),
         "rows": SimpleNamespace(single=single, temporary=temporary), "platforms_differ": False, "has_hlo": True,
-        "none": np.zeros(3, bool), "interface": SimpleNamespace(shapes={}), **about,
+        "other_chip": None, "none": np.zeros(3, bool), "interface": SimpleNamespace(shapes={}), **about,
     })  # fmt: skip
 
 

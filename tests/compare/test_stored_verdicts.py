@@ -139,7 +139,7 @@ def test_recomputation(monkeypatch: pytest.MonkeyPatch) -> None:
                 monkeypatch.setattr(program_edits, "_calls_of_one_side", lambda c, calls=(gone, new): calls)
                 names = [Counts(BACKWARD=9, RECOMPUTED=n, CHECKPOINT=k, NESTED=m) for n, k, m in
                          zip((before, after), points, nested, strict=True)]  # fmt: skip
-                c: Any = SimpleNamespace(op_names=names, rows=rows, has_hlo=True)
+                c: Any = SimpleNamespace(op_names=names, rows=rows, has_hlo=True, other_chip=None)
                 texts.append([edit.text for edit in program_edits.rematerialization(c)])
             yield f"{before} {after} {entered} {saved}", texts
 

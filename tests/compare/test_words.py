@@ -348,6 +348,23 @@ def test_a_cause_of_which_little_is_left(change: int, evidence: str, first: str)
 
 
 @pytest.mark.parametrize(
+    ("kind", "change", "evidence", "first"),
+    [
+        ("dimensions", 51, "interface", "dimensions"), ("dimensions", 50, "interface", "compiler"),
+        ("dimensions", 99, "buffers", "compiler"), ("rematerialization", 60, "names", "rematerialization"),
+        ("layers", 60, "names", "layers"), ("operations", 99, "names", "compiler"),
+        ("dimensions", -99, "interface", "compiler"),
+    ],
+)  # fmt: skip
+def test_an_edit_that_explains_more_than_another_chip(kind: str, change: int, evidence: str, first: str) -> None:
+    chip = edit("compiler", 0, text="compiled for TPU7x instead of TPU v5e", evidence="files")
+    edits = [edit(kind, change, evidence=evidence), chip]
+    assert ranked_edits(difference([account(TOTAL, 0, 100)], edits=edits))[0]["kind"] == first
+    version = edit("compiler", 0, text="the compiler is of changelist 2 instead of 1", evidence="files")
+    assert ranked_edits(difference([account(TOTAL, 0, 100)], edits=[edits[0], version]))[0]["kind"] == "compiler"
+
+
+@pytest.mark.parametrize(
     ("change", "evidence", "first"),
     [
         (0, "interface", "dimensions"), (1, "interface", "dimensions"), (0, "buffers", "outputs"),

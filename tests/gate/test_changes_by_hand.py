@@ -322,11 +322,22 @@ def test_what_other_flags_mean(policy: Any, growth: str, flags: str, more: str) 
     assert other == Finding("flags", flags, f"flag a is 2 instead of 1{more}")
 
 
+def test_growth_on_another_chip() -> None:
+    base, now = entry(10 * MIB, chip="TPU v5e"), entry(11 * MIB, chip="TPU7x")
+    total, _, other = growth_findings(base, now, [], Config(compiler_change="warn"))
+    assert total.status == "warning"
+    assert total.message.endswith(", with another chip")
+    assert other.message.startswith("compiled for TPU7x instead of TPU v5e; growth only warns")
+
+
 @pytest.mark.parametrize(
     ("base", "now", "rules"),
     [
         ({}, {}, []),
         ({"changelist": 1}, {"changelist": 2}, ["compiler"]),
+        ({"chip": "TPU v5e"}, {"chip": "TPU7x"}, ["compiler"]),
+        ({"chip": "TPU v5e"}, {}, []),
+        ({"chip": "TPU v5e", "changelist": 1}, {"chip": "TPU v5e", "changelist": 2}, ["compiler"]),
         ({"changelist": 1}, {}, []),
         ({"format": ("peak_a",)}, {"format": ("peak_b",)}, ["compiler"]),
         ({"changelist": 1, "format": ("peak_a",)}, {"changelist": 2, "format": ("peak_b",)}, ["compiler"]),

@@ -115,6 +115,7 @@ def test_stems_of_flags(stem: str, flags: str) -> None:
         ("module_0000.jit_f.debug_options", ("module_0000.jit_f", "debug-options")),
         ("my-run.tpu_comp_env.txt.gz", ("my-run", "tpu-environment")),
         ("x.debug_options.zst", ("x", "debug-options")),
+        ("m.cl_7.target_arguments.txt", ("m.cl_7", "target-arguments")), (".target_arguments.txt", None),
         ("._x.debug_options", None), (".debug_options", None), (".tpu_comp_env.txt", None), ("debug_options", None),
         ("x.debug_options.txt", None), ("x.tpu_comp_env", None), ("", None),
     ],

@@ -45,7 +45,7 @@ COLUMNS = {
 }
 """Every table with its columns in order; a test holds it against schema.TABLES."""
 
-FLAG_ROLES = ("debug-options", "tpu-environment")
+FLAG_ROLES = ("debug-options", "tpu-environment", "target-arguments")
 ROLES = ("buffer-assignment", "buffer-assignment-values", "live-range", "memory-usage-report", "hlo", *FLAG_ROLES)
 ERRORS = {"truncated", "total_differs", "records_differ"}
 SPACES = {

@@ -20,6 +20,18 @@ ALTERNATIVES = (
     frozenset({"e0_values", "e1_values"}),
 )  # fmt: skip
 """Features of which each version has one."""
+TARGET = "target-arguments"
+"""The role of the file that names the chip of a TPU program. Its lines are no flags that users set."""
+CHIPS = {
+    "TPU_VERSION_PUFFERFISH": "TPU v4",
+    "TPU_VERSION_VIPERFISH": "TPU v5p",
+    "TPU_VERSION_VIPERFISH lite": "TPU v5e",
+    "TPU_VERSION_GHOSTLITE": "TPU v6e",
+    "TPU_VERSION_6acc60406": "TPU7x",
+}
+"""Chips by the version and the variant that libtpu writes for them."""
+FOR_CHIP = "compiled for "
+"""What a clause about another chip begins with."""
 OTHER_FORMAT = "the dumps have different formats, so the versions of the compiler differ"
 
 
@@ -32,6 +44,20 @@ def module_of(p: Program) -> dict[str, Any]:
 def features_of(module: Mapping[str, Any]) -> set[str]:
     """Return the features of a dump."""
     return set((module["features"] or "").split(",")) - {""}
+
+
+def chip_of(p: Program) -> str | None:
+    """Return the chip that a program was compiled for, such as `TPU v5e` or `sm_9.0`; None if the dump names none."""
+    target: str | None = module_of(p)["target"]
+    arguments = flags_by_role(p).get(TARGET, {})
+    parts = (arguments.get(f"tpu_topology_args.{name}", "").strip('"') for name in ("version", "variant"))
+    version = " ".join(filter(None, parts))
+    return target or CHIPS.get(version, version) or None
+
+
+def other_chip(a: str | None, b: str | None) -> str | None:
+    """Say that two chips differ; None if they do not, or one is not known."""
+    return f"{FOR_CHIP}{b} instead of {a}" if a and b and a != b else None
 
 
 def other_changelist(a: int | None, b: int | None) -> str | None:

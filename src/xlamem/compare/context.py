@@ -20,6 +20,7 @@ from ..compute.op_names import CALL, folded_paths, matching, patterns_of, scopes
 from ..compute.program import Program
 from ..dump import hlo_body
 from ..parse.hlo_body import HloBody
+from .compiler import chip_of, other_chip
 from .graph import both_sides
 from .instructions import OUTPUT, RESIZED
 from .interface import Interface
@@ -39,6 +40,10 @@ DEVICE_NUMBER = r"^(?:partition|replica)-id$"
 SHARDED = r"\bdevices=\[[\d,]*(?:[2-9]|1\d)"
 """A sharding over several devices as old compilers print it."""
 FLOAT = r"^(?:f\d|bf16)"
+TILED = r"(bf16\[[\d,]*\])\{[\d,]*:T\((\d+),128\)"
+"""Arrays of bfloat16 in tiles of some rows."""
+TALL = 16
+"""Rows of the tiles that TPU7x has for bfloat16."""
 MAX_NAMES = 3
 """Number of names in a clause."""
 MAX_SCOPES = 64
@@ -170,6 +175,30 @@ class Context:
     def platforms_differ(self) -> bool:
         return self.m.a.tables.platform != self.m.b.tables.platform
 
+    @cached_property
+    def other_chip(self) -> str | None:
+        """What says that both programs were compiled for different chips, as a clause."""
+        if self.platforms_differ:
+            return None
+        a, b = (chip_of(p) for p in (self.m.a, self.m.b))
+        return other_chip(a, b) if a and b else self._chip_of_other_layouts()
+
+    def _chip_of_other_layouts(self) -> str | None:
+        """Say that chips differ if only one side has bfloat16 arrays in tiles of 16 rows that both sides have.
+
+        Of the TPUs, only TPU7x has such tiles, and only TPU v4 has a cmem, and no vmem that XLA uses.
+        """
+        caches = [{s.name for s in p.spaces} & {"cmem", "vmem"} for p in (self.m.a, self.m.b)]
+        if all(len(names) == 1 for names in caches) and caches[0] != caches[1]:
+            return f"compiled for another TPU, with {min(caches[1])} instead of {min(caches[0])}"
+        a, b = (_rows_of_tiles(p) for p in (self.m.a, self.m.b))
+        tall_a, tall_b = ({shape for shape, rows in side if rows == TALL} for side in (a, b))
+        other_side = b if tall_a else a
+        if bool(tall_a) == bool(tall_b) or (tall_a or tall_b).isdisjoint(shape for shape, _ in other_side):
+            return None
+        before, after = (TALL if tall else TALL // 2 for tall in (tall_a, tall_b))
+        return f"compiled for another TPU, with tiles of {after} rows for bf16 instead of {before}"
+
     @property
     def platforms(self) -> set[str | None]:
         """The platforms of both programs, None for one that is not known."""
@@ -293,6 +322,15 @@ class Context:
             for (codes, texts), frames, opcodes in ((encoded(texts), *others) for texts, *others in found)
         )
         return a, b
+
+
+def _rows_of_tiles(p: Program) -> set[tuple[str, int]]:
+    """Return the shapes of bfloat16 arrays on a TPU with the number of rows of their tiles."""
+    if p.tables.platform != "tpu":
+        return set()
+    texts = pc.unique(p.value_text("shape", np.arange(len(p.owner)))).to_pylist()
+    found = (re.match(TILED, text) for text in texts if text)
+    return {(match[1], int(match[2])) for match in found if match}
 
 
 def _is_shared(opcodes: Names, sharding: pa.Array) -> bool:

@@ -69,6 +69,13 @@ RULES_OF_REST: tuple[Callable[[Context, Mask], Iterator[Edit]], ...] = (
     element_types_of_rest, dimensions_of_rest, arrays_of_rest
 )  # fmt: skip
 """Rules about the contributions that no edit explains."""
+CHOSEN = ("dimensions", "element type", "operations", "loops", "sharding")
+"""Kinds of edits in buffers that are the compiler's choices if it compiles for another chip."""
+
+
+def _is_choice(c: Context, edit: Edit) -> bool:
+    """Return whether an edit that is only found in buffers may be what the compiler chooses for another chip."""
+    return edit.evidence == "buffers" and edit.kind in CHOSEN and c.other_chip is not None
 
 
 def find_edits(m: Matching, rows: Differences) -> tuple[list[Edit], Ints]:
@@ -81,7 +88,7 @@ def find_edits(m: Matching, rows: Differences) -> tuple[list[Edit], Ints]:
     explained = np.full(rows.n, -1, np.int64)
     for rule in RULES:
         for edit in rule(context):
-            if edit.evidence == "names" and not context.has_names:
+            if _is_choice(context, edit) or (edit.evidence == "names" and not context.has_names):
                 continue
             claims = (explained < 0) & edit.claims
             if not claims.any() and any(edit.text in earlier.text for earlier in edits):
@@ -90,6 +97,8 @@ def find_edits(m: Matching, rows: Differences) -> tuple[list[Edit], Ints]:
             edits.append(edit)
     for rule_of_rest in RULES_OF_REST:
         for edit in rule_of_rest(context, explained < 0):
+            if _is_choice(context, edit):
+                continue
             explained[edit.claims] = len(edits)
             edits.append(edit)
     return edits, explained

@@ -22,6 +22,7 @@ from ..formatting import count, plain_shape, size
 from ..parse.arrays import row_of
 from .compiler import (
     OTHER_FORMAT,
+    TARGET,
     changed_flags,
     features_of,
     flags_by_role,
@@ -74,6 +75,7 @@ UNFUSED = r"^(?:custom-call|sort|topk|fft|cholesky|triangular-solve|rng-bit-gene
 """Opcodes that XLA does not put into fusions."""
 MIN_OPERATIONS = 4
 """Minimum number of operations of a scope that fusions do not all contain on the other side."""
+GATHERED = r"(?:^|/)(?:gather|scatter[a-z_\-]*)$"
 UNKNOWN = "operations may differ, but are unknown without the HLO texts"
 CHECKPOINTED_CALL = r"(?:^|/)(?:checkpoint|remat\d*)$"
 """Operations whose innermost stack frame is the call of a function with `jax.checkpoint`."""
@@ -149,9 +151,12 @@ def rematerialization(c: Context) -> Iterator[Edit]:
     if not all(names.count(BACKWARD) for names in c.op_names):
         return
     before, after = (names.count(RECOMPUTED) for names in c.op_names)
-    operations, (saved_a, saved_b) = _recomputed_on_one_side(c), _saved_operations(c)
-    entered = _entered_checkpoints(c) if c.has_hlo else 0  # fusions have the name of one of their operations
-    recomputes_other = bool(any(operations.values()) or entered or _is_other_share(c))
+    # For another chip, the compiler chooses how many of them are left.
+    is_chosen = before > 0 < after and c.other_chip is not None
+    operations, (saved_a, saved_b) = {} if is_chosen else _recomputed_on_one_side(c), _saved_operations(c)
+    # Fusions have the name of one of their operations.
+    entered = _entered_checkpoints(c) if c.has_hlo and not is_chosen else 0
+    recomputes_other = not is_chosen and bool(any(operations.values()) or entered or _is_other_share(c))
     nested_a, nested_b = (names.count(NESTED) > 0 for names in c.op_names)
     if not recomputes_other and saved_a == saved_b and nested_a == nested_b:
         return
@@ -403,15 +408,20 @@ def host_memory(c: Context) -> Iterator[Edit]:
 def flags(c: Context) -> Iterator[Edit]:
     """Find flags of the compiler with another value, if both dumps have them."""
     a, b = (flags_by_role(p) for p in (c.m.a, c.m.b))
-    roles = sorted(a.keys() & b.keys())
+    roles = sorted((a.keys() & b.keys()) - {TARGET})
     texts = [text for role in roles for text in changed_flags(a[role], b[role], c.platforms)]
     if texts:
         yield Edit("flags", f"flag{'s' if len(texts) > 1 else ''} {listed(texts)}", c.none, "files")
 
 
 def compiler(c: Context) -> Iterator[Edit]:
-    """Find out whether another compiler was used: by the platform, file names (TPU), or the format of the dumps."""
+    """Find out whether another compiler was used, or for another chip.
+
+    The platform, file names (TPU), the format of the dumps and the target tell.
+    """
     a, b = (module_of(p) for p in (c.m.a, c.m.b))
+    if c.other_chip:
+        yield Edit("compiler", c.other_chip, c.none, "files")
     if c.platforms_differ:
         text = f"compiled for {b['platform'] or 'an unknown platform'} instead of {a['platform'] or 'an unknown one'}"
         yield Edit("compiler", text, c.none, "files")
@@ -476,6 +486,8 @@ def operations(c: Context) -> Iterator[Edit]:
     """Find scopes and operations that only one side has: they explain what else differs in the scope around them."""
     sides = zip(c.op_names, (c.interface.a.names, c.interface.b.names), strict=True)
     leaves_a, leaves_b = both_sides(lambda side: _paths(side[0]) - _folded(side[1]), *sides)
+    if c.other_chip:  # some chips have cores of their own for these
+        leaves_a, leaves_b = ({s for s in leaves if not re.search(GATHERED, s)} for leaves in (leaves_a, leaves_b))
     only_a, only_b = leaves_a - leaves_b, leaves_b - leaves_a
     if len(only_a) > MIN_RENAMED * len(leaves_a) and _last_names(only_a) == _last_names(only_b):
         return  # scopes were renamed
@@ -547,7 +559,7 @@ def _heaviest(names: set[str], weights: dict[str, int]) -> list[str]:
 
 def instructions(c: Context) -> Iterator[Edit]:
     """Find operations that more or fewer lines of the model contain, forward and backward passes apart."""
-    if any(rematerialization(c)) or any(conversions(c)):
+    if c.other_chip or any(rematerialization(c)) or any(conversions(c)):
         return  # other numbers follow from it
     a, b = c.lines
     if not c.has_hlo:

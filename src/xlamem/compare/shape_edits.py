@@ -259,6 +259,8 @@ def loops(c: Context) -> Iterator[Edit]:
     before, after = _loops_of_model(c)
     if before is None or after is None:
         return
+    if c.other_chip and max(c.devices) > 1:
+        return  # XLA makes loops of products while devices exchange their operands
     if len(before) == len(after):
         yield from _trip_counts(c, before, after)
         return
@@ -490,10 +492,9 @@ def _mostly_converts(c: Context) -> bool:
     a, b = c.lines
     changes = {path: abs(a[path] - b[path]) for path in a | b}
     paths = pa.array(changes, pa.string())
-    are_conversions = matching(paths, CONVERSION)
-    others = ~(are_conversions | ends_in_move(paths) | matching(paths, TENSORFLOW_MOVE))
+    others = ~(ends_in_move(paths) | matching(paths, TENSORFLOW_MOVE))
     numbers = np.fromiter(changes.values(), np.int64, len(changes))
-    return int(numbers[are_conversions].sum()) > 2 * int(numbers[others].sum())
+    return int(numbers[matching(paths, CONVERSION)].sum()) > 2 * int(numbers[others].sum())
 
 
 def _conversions(c: Context) -> str:

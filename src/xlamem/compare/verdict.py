@@ -8,6 +8,7 @@ from .. import kernels as pc
 from ..compute.bills import DEVICE_TOTAL
 from ..compute.columns import arrow_array, is_in
 from ..formatting import file_line, size
+from .compiler import FOR_CHIP
 from .groups import difference_groups, of_account
 from .tables import HOST, DiffTables
 
@@ -93,9 +94,10 @@ def main_cause(d: DiffTables) -> Row | None:
 def ranked_edits(d: DiffTables) -> list[Row]:
     """Return the edits: those that explain a part of the change, then other facts, then those that may follow.
 
-    Arguments, outputs and constants that change the peak a little come after other facts, and last if they change it in
-    the other direction. Where the host's memory changes more than that of the device, or at least half as much in the
-    other direction, what moved there comes first.
+    Another compiler or chip comes first; for another chip, only an edit that no compiler makes and that explains more
+    than half of the change precedes it. Arguments, outputs and constants that change the peak a little come after other
+    facts, and last if they change it in the other direction. Where the host's memory changes more than that of the
+    device, or at least half as much in the other direction, what moved there comes first.
     """
     change, in_host = _change(d), abs(d.host_change)
     rows: list[Row] = d.edits.to_pylist()
@@ -107,6 +109,7 @@ def ranked_edits(d: DiffTables) -> list[Row]:
     has_layers = any(row["kind"] == "arguments" and row["change"] * change > 0
                      and abs(row["change"]) >= MIN_LAYERS * abs(change) for row in rows)  # fmt: skip
     is_resized = any(row["kind"] == "dimensions" and row["evidence"] == "interface" for row in rows)
+    is_for_chip = any(row["kind"] == "compiler" and row["text"].startswith(FOR_CHIP) for row in rows)
     is_offload = d.host_change * change < 0 and 2 * in_host >= abs(change)
 
     def rank(row: Row) -> tuple[int, int, int]:
@@ -114,6 +117,8 @@ def ranked_edits(d: DiffTables) -> list[Row]:
         is_buffers = row["evidence"] == "buffers"
         if row["kind"] == "compiler":
             return 0, 0, row["edit"]
+        if is_for_chip and 2 * row["change"] * change > change * change > 0 and _is_certain(row):
+            return -1, -abs(row["change"]), row["edit"]
         if row["kind"] == "memory space" and not is_buffers and (in_host > abs(change) or is_offload):
             return 1, 0, row["edit"]
         if row["kind"] == "memory space" and is_offload and explains and row["text"] in hosted:
@@ -142,6 +147,11 @@ def ranked_edits(d: DiffTables) -> list[Row]:
     if ordered and ordered[0]["kind"] == "dimensions" and ordered[0]["evidence"] == "buffers":
         ordered.sort(key=lambda row: not (row["kind"] == "sharding" and row["evidence"] == "interface"))
     return ordered
+
+
+def _is_certain(row: Row) -> bool:
+    """Return whether no compiler makes this edit, whatever it compiles for."""
+    return row["evidence"] == "interface" or row["kind"] in ("rematerialization", "layers")
 
 
 def _may_follow(row: Row, kinds: set[str]) -> bool:

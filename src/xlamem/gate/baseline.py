@@ -105,6 +105,7 @@ def write(path: Path, baseline: Baseline) -> None:
 def _entry_json(e: Entry) -> dict[str, Any]:
     row: dict[str, Any] = {} if e.test is None else {"test": e.test}
     row |= {name: getattr(e, name) for name in _SCALARS}
+    row |= {} if e.chip is None else {"chip": e.chip}
     row["format"] = list(e.format)
     row["flags"] = None if e.flags is None else _hash(e.flags)
     row["bill"] = dict(e.bill)
@@ -196,6 +197,7 @@ def _entry(row: Any, flag_sets: dict[str, Any]) -> Entry:
     return Entry(
         **_fields(Entry, {**row, "rest": row["other_buffers"]}, (*_SCALARS, "n_donated", "rest")),
         test=_scalar("test", row.get("test"), str | None),
+        chip=_scalar("chip", row.get("chip"), str | None),
         format=tuple(_scalar("format", v, str) for v in _list(row["format"])),
         flags=None if flags is None else _object(flag_sets[flags], str),
         bill=_object(row["bill"], int),

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from .. import kernels as pc
 from .. import schema
-from ..compare.compiler import ALTERNATIVES, features_of, flags_not_default, module_of
+from ..compare.compiler import ALTERNATIVES, chip_of, features_of, flags_not_default, module_of
 from ..compare.interface import arguments
 from ..compute.bills import DEVICE_TOTAL, UNUSED, bill
 from ..compute.charges import live_set
@@ -88,6 +88,8 @@ class Entry:
     """The largest groups of buffers at the peak, largest first."""
     rest: int = 0
     """Bytes at the peak in groups that are not listed."""
+    chip: str | None = None
+    """The chip that the program was compiled for, if the dump names it."""
     test: str | None = None
     """The test that compiles the program, in the baseline of a file of tests."""
 
@@ -106,6 +108,7 @@ def entry_of(p: Program, name: str | None, program_fp: str | None, interface_fp:
         device_total=sum(lines.values()),
         peak=peak_of(p, lines),
         changelist=module["changelist"],
+        chip=chip_of(p),
         format=tuple(sorted(features_of(module) & frozenset().union(*ALTERNATIVES))),
         flags=flags_not_default(p),
         bill=lines,

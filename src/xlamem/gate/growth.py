@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..compare.compiler import OTHER_FORMAT, changed_flags, formats_exclude_each_other, other_changelist
+from ..compare.compiler import (
+    FOR_CHIP,
+    OTHER_FORMAT,
+    changed_flags,
+    formats_exclude_each_other,
+    other_changelist,
+    other_chip,
+)
 from ..compare.context import listed
 from ..compare.verdict import signed
 from ..compare.wording import relative
@@ -58,7 +65,7 @@ def growth_findings(
 def toolchain_changes(base: Entry, now: Entry) -> list[tuple[str, str]]:
     """Return the rule and a clause for another version of the compiler and for other flags, where both are known."""
     found = []
-    if text := other_changelist(base.changelist, now.changelist):
+    if (text := other_chip(base.chip, now.chip)) or (text := other_changelist(base.changelist, now.changelist)):
         found.append(("compiler", text))
     elif formats_exclude_each_other(set(base.format), set(now.format)):
         found.append(("compiler", OTHER_FORMAT))
@@ -69,7 +76,7 @@ def toolchain_changes(base: Entry, now: Entry) -> list[tuple[str, str]]:
 
 def _other(changes: list[tuple[str, str]]) -> str:
     names = {"compiler": "another version of the compiler", "flags": "other flags"}
-    return " and ".join(names[rule] for rule, _ in changes)
+    return " and ".join("another chip" if text.startswith(FOR_CHIP) else names[rule] for rule, text in changes)
 
 
 def _growth(number: str, before: int | None, after: int | None, limit: Amount | None, other: str) -> Finding:

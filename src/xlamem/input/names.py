@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 Role = Literal[
     "buffer-assignment", "buffer-assignment-values", "live-range", "memory-usage-report", "hlo", "debug-options",
-    "tpu-environment",
+    "tpu-environment", "target-arguments",
 ]  # fmt: skip
 Platform = Literal["tpu", "gpu", "cpu"]
 Other = Literal["proto", "hlo", "profile", "message", "nothing"]
@@ -26,8 +26,12 @@ EXTENSIONS: dict[Role, str] = {
     "hlo": ".txt",
 }
 
-FLAG_EXTENSIONS: dict[Role, str] = {"debug-options": ".debug_options", "tpu-environment": ".tpu_comp_env.txt"}
-"""Files with the flags of a compile, whose stem is that of the dump without the platform."""
+FLAG_EXTENSIONS: dict[Role, str] = {
+    "debug-options": ".debug_options",
+    "tpu-environment": ".tpu_comp_env.txt",
+    "target-arguments": ".target_arguments.txt",
+}
+"""Files with the flags and the target of a compile, whose stem is that of the dump without the platform."""
 
 _OTHERS: dict[Other, str] = {"profile": ".xplane.pb", "proto": ".pb", "hlo": ".hlo"}
 _ENDINGS = {kind: tuple(end + extension for extension in ("", *COMPRESSED)) for kind, end in _OTHERS.items()}
@@ -41,7 +45,7 @@ _BACKEND = re.compile(
     r"(?:\.cl_(?P<changelist>[0-9]{1,18}))?(?:\A|\.)"
     r"(?:(?P<cpu>cpu_)|(?P<gpu>(?:(?P<target>sm_[0-9]+(?:\.[0-9]+)?[a-z]*|[^.]+)_)?gpu_))?after_optimizations\Z"
 )
-_FLAGS = re.compile(r"(\.debug_options|\.tpu_comp_env\.txt)(?:\.(?:gz|zst|xz|bz2))?\Z")
+_FLAGS = re.compile(r"(\.debug_options|\.(?:tpu_comp_env|target_arguments)\.txt)(?:\.(?:gz|zst|xz|bz2))?\Z")
 _ROLE_OF_FLAGS = {extension: role for role, extension in FLAG_EXTENSIONS.items()}
 _MODULE = re.compile(r"(?:(?P<timestamp>[0-9]{1,18})\.)?module_(?P<id>[0-9]{1,18})(?:\.(?P<name>.+))?", re.DOTALL)
 _DUMPED = re.compile(r"(?:[0-9]+\.)?module_[0-9]{4,}\.")
