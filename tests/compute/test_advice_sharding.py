@@ -284,6 +284,68 @@ BY_FOUR = EXCHANGED._replace(instruction="all-reduce(%x), replica_groups={{0,1,2
 RESULTS = [output(f"while.{i}", "f32[12,8,64,1]", instruction=loop("while", 12).instruction) for i in range(2)]
 
 
+QUARTERS = EXCHANGED._replace(instruction="all-reduce(%x), replica_groups=[1,4]<=[4]")
+EMBEDDING, HEAD = argument("params['embed']", "f32[512,16]", 0), argument("params['head']", "f32[16,128]", 1)
+
+
+@pytest.mark.parametrize(
+    ("embedding", "head", "found"),
+    [
+        ({}, {}, True),
+        ({}, {"shape": "f32[128,16]"}, True),
+        ({}, {"shape": "f32[4,512]"}, True),  # a part of the features
+        ({"shape": "f32[16,512]"}, {}, True),
+        ({"op_name": "params['wte'].weight"}, {}, True),
+        ({"op_name": "params['up']"}, {}, False),  # any two matrices may have such dimensions
+        ({}, {"op_name": "other['head']"}, False),
+        ({}, {"op_name": "params['embed2']"}, False),
+        ({}, {"shape": "f32[16,256]"}, False),  # a half, but four devices exchange data
+        ({}, {"shape": "f32[16,512]"}, False),
+        ({}, {"shape": "bf16[16,128]"}, False),
+        ({}, {"shape": "f32[2,8,128]"}, False),
+    ],
+)
+def test_an_embedding_that_is_whole_beside_a_head(
+    embedding: dict[str, str], head: dict[str, str], found: bool, make: Make
+) -> None:
+    rows = shardings(make, QUARTERS, EMBEDDING._replace(**embedding), HEAD._replace(**head), platform="tpu")
+    assert len(rows) == found
+    if found:
+        assert "along the dimension of 512 over 4 devices, as `params['head']` is" in rows[0]["action"]
+        assert rows[0]["upper"] == EMBEDDING.size * 3 // 4 + QUARTERS.size // 50
+
+
+def test_the_state_of_an_embedding_is_sharded_with_it(make: Make) -> None:
+    shapes = {"embed": "f32[512,16]", "head": "f32[16,128]"}
+    names = [(f"state.{field}['{name}']", shape) for field in ("mu", "params") for name, shape in shapes.items()]
+    arrays = [argument(name, shape, i) for i, (name, shape) in enumerate(names)]
+    (row,) = shardings(make, QUARTERS, *arrays, platform="tpu")
+    assert row["action"].startswith("Shard `state.params['embed']` and 1 more of that name along the dimension of 512")
+    assert (row["n_buffers"], row["argument"]) == (2, "state")
+
+
+@pytest.mark.parametrize(
+    ("of_embedding", "of_others", "found"),
+    [
+        ("{replicated}", "{devices=[1,4]<=[4]}", True),
+        ("{replicated}", "{devices=[1,2,2]<=[4] last_tile_dim_replicate}", True),
+        ("{replicated}", "{replicated}", False),
+        ("{devices=[4,1]<=[4]}", "{devices=[1,4]<=[4]}", False),
+    ],
+)
+def test_a_matrix_that_is_printed_as_replicated(of_embedding: str, of_others: str, found: bool, make: Make) -> None:
+    whole, large = argument("params['table']", "f32[64,16]", 0), argument("params['up']", "f32[16,256]", 1)
+    both = [
+        a._replace(instruction=f"{a.instruction}, sharding={text}")
+        for a, text in ((whole, of_embedding), (large, of_others))
+    ]
+    rows = shardings(make, QUARTERS, *both)
+    assert len(rows) == found
+    if found:
+        n = 2 if "[1,2,2]" in of_others else 4
+        assert f"along the dimension of 64 over {n} devices, as most of `params` is" in rows[0]["action"]
+
+
 def test_caches_of_which_each_device_returns_a_part(make: Make) -> None:
     """Donated, they need no other memory than the results, which have a quarter of the heads."""
     (row,) = shardings(make, BY_FOUR, *CACHES, *RESULTS)

@@ -1,7 +1,7 @@
 """Find arguments, or parts of them, that could be sharded, such as optimizer state.
 
-They are sharded less than others with the same names, or than what a loop returns instead of them, or are on each of
-the devices that sum their gradients.
+They are sharded less than others with the same names, or than what a loop returns instead of them, are on each of the
+devices that sum their gradients, or are whole on each device beside others that are not.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from ..op_names import OPTIMIZER_STATE
 from ..origins import has_opcode, origins
 from ..replica_groups import ReplicaGroups, replica_groups
 from .activations import MAX_DIMENSIONS
-from .intervention import Confidence, Intervention, argument_names, largest_first, rescheduled_at_worst
+from .intervention import MIN_SHARE, Confidence, Intervention, argument_names, largest_first, rescheduled_at_worst
 from .what_if import Change, WhatIf
 
 SHARD_LOWER = 0.8
 """Multiple of the estimate that is its lower bound."""
 SPLIT_LOWER, SPLIT_UPPER = 0.2, 1.05
 """Multiples of the estimate that are the bounds if parameters stay on each device: XLA keeps parts of them besides."""
+WHOLE_COPIES = 4
+"""Temporaries as large as an array that is whole on each device, which may be sharded with it in a training step."""
 MIN_ALIKE = 0.5
 """Minimum share of the elements of one of two arguments that have the paths of the other one."""
 MIN_SUMMED = 0.8
@@ -46,6 +48,9 @@ _SHAPE = re.compile(r"\b([a-z]\w{0,15})\[((?:\d{1,17},)*\d{1,17})\]")
 _NAMED = re.compile(r"[A-Za-z_]")
 _PARAMETERS = re.compile(r"\b(?:params?|parameters|weights|variables|model)\b")
 _STATE = re.compile(rf"{OPTIMIZER_STATE}|\b(?:opt|trace)\b")
+_EMBEDDING = re.compile(r"(?i)embed|wte|vocab")
+"""Names of embeddings, whose vocabulary is also a dimension of the head."""
+_TILES = re.compile(r"devices=\[([\d,]{1,99})\]")
 _EXCHANGING = r"^(?:all-gather|all-reduce|all-to-all|reduce-scatter)(?:-start)?$"
 
 
@@ -90,8 +95,10 @@ def unsharded_arguments(w: WhatIf) -> Iterator[Intervention]:
                 advised.add(root)
                 yield _sharded_like(w, root, pairs)
     others = [a for a in arrays if a.root not in advised]
-    yield from _states_on_all_devices(w, others)
-    yield from _larger_than_results(w, others)
+    found_before = [*_states_on_all_devices(w, others), *_larger_than_results(w, others)]
+    yield from found_before
+    taken = {*advised, *(i.argument for i in found_before)}
+    yield from _whole_on_each_device(w, [a for a in arrays if a.root not in taken and a.argument not in taken])
 
 
 def _are_alike(arrays: list[_Array], root: str, pairs: list[tuple[_Array, _Array]]) -> bool:
@@ -154,6 +161,97 @@ def _larger_than_results(w: WhatIf, arrays: list[_Array]) -> Iterator[Interventi
             pairs.setdefault(a.root, []).append((a, part))
     for root, found in pairs.items():
         yield _like_results(w, root, found)
+
+
+def _whole_on_each_device(w: WhatIf, arrays: list[_Array]) -> Iterator[Intervention]:
+    """Shard arrays that are whole on each device, such as an embedding, while most of their argument is not.
+
+    Printed shardings tell. TPU dumps print none: there, the head has a part of one dimension of an embedding.
+    """
+    groups: dict[tuple[tuple[str, ...], tuple[int, ...], int], list[tuple[_Array, str]]] = {}
+    for a, n, like in [*_printed_as_whole(w, arrays), *_whole_embeddings(w, arrays)]:
+        groups.setdefault((a.path[-1:], a.dimensions, n), []).append((a, like))
+    for (_, _, n), found in groups.items():
+        found.sort(key=lambda row: not _PARAMETERS.search(row[0].root))  # rather than their state
+        yield from _over_devices(w, [a for a, _ in found], n, found[0][1])
+
+
+def _printed_as_whole(w: WhatIf, arrays: list[_Array]) -> Iterator[tuple[_Array, int, str]]:
+    """Yield matrices that are printed as replicated, in arguments of which most bytes are printed as sharded."""
+    shards = [_shards(text) for text in _printed_shardings(w, arrays)]
+    for root in dict.fromkeys(a.root for a in arrays):
+        own = [(a, n) for a, n in zip(arrays, shards, strict=True) if a.root == root]
+        sizes: dict[int, int] = {}
+        for a, n in own:
+            sizes[n] = sizes.get(n, 0) + _size(a) * n
+        n = max(sizes, key=lambda n: sizes[n])
+        if n < 2 or 2 * sizes[n] < sum(sizes.values()):
+            continue
+        for a, is_whole in ((a, shard == 1) for a, shard in own):
+            if is_whole and len(a.dimensions) > 1 and any(size % n == 0 for size in a.dimensions):
+                yield a, n, f"most of `{root}` is"
+
+
+def _shards(text: str) -> int:
+    """Return into how many parts a printed sharding splits an array, 1 for replicated ones, 0 if nothing is printed."""
+    if not (match := _TILES.search(text)):
+        return int("replicated" in text)
+    tiles = [int(n) for n in match[1].split(",") if n]
+    return math.prod(tiles[:-1] if "last_tile_dim_replicate" in text else tiles)
+
+
+def _whole_embeddings(w: WhatIf, arrays: list[_Array]) -> Iterator[tuple[_Array, int, str]]:
+    """Yield embeddings beside a matrix of the same argument that has a part of one of their dimensions."""
+    if any(_printed_shardings(w, arrays)):
+        return
+    shares = _group_sizes(w)
+    matrices = [a for a in arrays if len(a.dimensions) == 2]
+    heads: dict[tuple[str, str, tuple[int, ...]], _Array] = {}
+    for b in matrices:
+        if not _EMBEDDING.search("".join(b.path)):
+            heads.setdefault((b.root, b.element_type, tuple(sorted(b.dimensions))), b)
+    for a in matrices:
+        if _EMBEDDING.search("".join(a.path)):
+            splits = [(n, i) for n in sorted(shares) for i in (0, 1) if a.dimensions[i] % n == 0]
+            parts = ((n, tuple(sorted((a.dimensions[i] // n, a.dimensions[1 - i])))) for n, i in splits)
+            keys = ((n, (a.root, a.element_type, dimensions)) for n, dimensions in parts)
+            found = next(((n, heads[key]) for n, key in keys if key in heads), None)
+            if found and max(a.dimensions) % found[0] == 0:
+                n, b = found
+                shape = f"{b.element_type}[{','.join(map(str, b.dimensions))}]"
+                yield a, n, f"`{_name(b)}` is, of which each has {shape}"
+
+
+def _name(a: _Array) -> str:
+    return a.root + "".join(a.path)
+
+
+def _over_devices(w: WhatIf, arrays: list[_Array], n: int, like: str) -> Iterator[Intervention]:
+    """Shard arrays of the same name and dimensions, such as an embedding and the state of its optimizer."""
+    p, (parameters, _, match) = w.p, matched(w.p)
+    rows = [a.row for a in arrays]
+    values = parameters.value[rows]
+    less = p.extent[values] - p.extent[values] // n
+    estimate = w.saved(change := Change(-int(less.sum() + less[match.output[rows] >= 0].sum()), w.none))
+    if estimate < MIN_SHARE * w.total:
+        return
+    lower = int(SHARD_LOWER * estimate)
+    lower -= rescheduled_at_worst(w, lower)
+    first = arrays[0]
+    also = f" and {len(arrays) - 1} more of that name" if len(arrays) > 1 else ""
+    shape = f"{first.element_type}[{','.join(map(str, first.dimensions))}]"
+    size = max(d for d in first.dimensions if d % n == 0)
+    text = (
+        f"Shard `{_name(first)}`{also} along the dimension of {size:,} over {n} devices, as {like}: it is whole on "
+        f"each device, {shape}. Create it with jax.jit(init, out_shardings=...), or move it with jax.device_put."
+    )
+    # Temporaries such as gradients may be sharded, too.
+    is_training = any(map(_is_state, arrays))
+    upper = estimate + (WHOLE_COPIES * int(less.max()) + w.peak // 10 if is_training else w.peak // 50)
+    number = int(parameters.number[rows].min())
+    confidence: Confidence = "likely" if lower > 0 else "try"
+    values = largest_first(w, values)
+    yield Intervention("shard", values, change, max(lower, 0), upper, confidence, text, first.argument, number)
 
 
 def _is_named(path: tuple[str, ...]) -> bool:
