@@ -295,6 +295,16 @@ def test_flags_of_a_file_that_only_one_side_has_do_not_differ(tmp_path: Path) ->
     assert not texts(diff(pair.sides()[0], b), "flags")
 
 
+def test_a_cache_that_is_divided_into_pages() -> None:
+    """Two of its dimensions have nothing to do with those before."""
+    a, b = Pair("cpu-cache-paged", "cpu", "cache_paged", "", "").sides()
+    for d, shapes in (
+        (diff(a, b), "f32[2,4,256,2,32] -> f32[2,128,16,2,32]"), (diff(b, a), "f32[2,128,16,2,32] -> f32[2,4,256,2,32]")
+    ):  # fmt: skip
+        assert f": 1 argument has another shape: cache ({shapes})" in d.verdict
+        assert texts(d, "dimensions") == [f"1 argument has another shape: cache ({shapes})"]
+
+
 CHIPS = {"v5e": "VIPERFISH", "tpu7x": "6acc60406"}
 
 

@@ -31,6 +31,27 @@ def context(pairs: list[tuple[int, int]]) -> Context:
 def _one_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shape_edits, "_collectives", lambda c: [SimpleNamespace(devices=1)] * 2)
     monkeypatch.setattr(shape_edits, "_ratios_of_sharding", lambda c: set())
+    monkeypatch.setattr(shape_edits, "_shapes_of_reshaped", lambda c: set())
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "is_other"),
+    [
+        ((16, 16, 4096, 2), (16, 8192, 16, 2), True),
+        ((8, 64), (64, 8), True), ((512, 2048), (2048, 512), True),  # transposed
+        ((16, 64), (32, 32), False),  # twice as many heads, of half the size
+        ((8, 1024), (16, 512), False),
+        ((1, 64), (8, 8), True), ((1, 64), (7, 8), False), ((1, 64), (8, 9), False),
+        ((16, 16), (16, 4096), False), ((16, 16), (16, 16), False),
+        ((16, 4096), (16, 4096, 2), False), ((16, 0), (0, 16), False),
+    ],
+)
+def test_arrays_that_are_others(a: tuple[int, ...], b: tuple[int, ...], is_other: bool) -> None:
+    one, other = (parsed(f"f32[{','.join(map(str, n))}]") for n in (a, b))
+    assert one is not None
+    assert other is not None
+    assert shape_edits._is_other_array(one, other) is is_other
+    assert shape_edits._is_other_array(other, one) is is_other
 
 
 def texts(pairs: list[tuple[int, int]]) -> list[str]:

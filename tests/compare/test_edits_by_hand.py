@@ -475,6 +475,7 @@ def test_dimensions(
     none = Collectives(Counter(), devices, frozenset())
     monkeypatch.setattr(shape_edits, "_collectives", lambda c: (none, none))
     monkeypatch.setattr(shape_edits, "_ratios_of_sharding", lambda c: {Fraction(3, 12)})
+    monkeypatch.setattr(shape_edits, "_shapes_of_reshaped", lambda c: set())
     shapes = {(Shape("f32", a), Shape("f32", b)): name for (a, b), name in arguments.items()}
     c = context(resized=resized(*found), matched_bytes=100, interface=SimpleNamespace(shapes=shapes))
     edits = [*dimensions(c)]
@@ -515,6 +516,7 @@ def test_a_dimension_that_is_no_longer_sharded(
     """That side gathers it more often, and devices exchange other data. That an argument has it says the cause."""
     a, b = ({Gather(f"op{i}", Shape("f32", (8, 5)), Shape("f32", (32, 5)), 4, 4) for i in range(n)} for n in n_gathers)
     monkeypatch.setattr(shape_edits, "_ratios_of_sharding", lambda c: set())
+    monkeypatch.setattr(shape_edits, "_shapes_of_reshaped", lambda c: set())
     monkeypatch.setattr(shape_edits, "gathers", lambda c: (a, b))
     sides = [collectives(4, [], all_reduce=n) for n in (5, 9 if differ else 5)]
     monkeypatch.setattr(shape_edits, "_collectives", lambda c: sides)
@@ -530,6 +532,7 @@ def test_a_dimension_does_not_explain_what_changes_in_the_other_direction(monkey
     none = Collectives(Counter(), 1, frozenset())
     monkeypatch.setattr(shape_edits, "_collectives", lambda c: (none, none))
     monkeypatch.setattr(shape_edits, "_ratios_of_sharding", lambda c: set())
+    monkeypatch.setattr(shape_edits, "_shapes_of_reshaped", lambda c: set())
     table = pa.table({
         "change": [64, -64, 64], "shape_a": ["f32[32,2]", "f32[32,2]", "f32[24]"],
         "shape_b": ["f32[24,8]", "f32[24,2]", "f32[32]"], "cause": ["larger", "smaller", "larger"],
@@ -1155,6 +1158,7 @@ def test_random_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
                                  send=chance.choice((0, 1))) for _ in "ab"]  # fmt: skip
             monkeypatch.setattr(shape_edits, "_collectives", lambda c, sides=sides: sides)
             monkeypatch.setattr(shape_edits, "_ratios_of_sharding", lambda c: set())
+            monkeypatch.setattr(shape_edits, "_shapes_of_reshaped", lambda c: set())
             monkeypatch.setattr(shape_edits, "gathers", lambda c: (set(), set()))
             monkeypatch.setattr(shape_edits, "_conversions", lambda c, n=n: ("", "; converted")[n % 2])
             monkeypatch.setattr(shape_edits, "_mostly_converts", lambda c, n=n: n % 3 == 0)

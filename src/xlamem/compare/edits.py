@@ -28,6 +28,7 @@ from .program_edits import (
     single_outputs,
 )
 from .repeat_edits import repeats
+from .reshape_edits import reshaped_arguments
 from .rest_edits import arrays_of_rest, dimensions_of_rest, element_types_of_rest
 from .rows import Differences
 from .shape_edits import conversions, devices, dimensions, element_types, loops, sharding, types_of_operations
@@ -49,6 +50,7 @@ RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
     rematerialization,
     element_types,
     conversions,
+    reshaped_arguments,
     dimensions,
     resized_outputs,
     constants,

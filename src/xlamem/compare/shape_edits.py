@@ -56,6 +56,8 @@ MAX_OTHERS = 0.1
 """Maximum share of collectives that are new or gone in programs that are sharded alike."""
 MIN_EXCESS = 4
 """A replacement must be this many times as frequent as its reverse."""
+MIN_RESHAPED = 8
+"""One dimension grows, and another one shrinks, by this factor at least if an array is another one."""
 MAX_BASES, MAX_EDITS = 1000, 64
 """Maximum number of dimensions that replaced ones of the same ratio may be multiples of, and of edits of a kind."""
 
@@ -105,6 +107,36 @@ def resharded(c: Context) -> tuple[Ints, Ints]:
     if c.devices == (1, 1):  # {replicated} is the same as {maximal device=0} there
         return left[:0], right[:0]
     return (left, right) if len(left) else c.once("resized per device", partial(_resized_per_device, c))
+
+
+def reshaped(c: Context) -> tuple[Ints, Ints]:
+    """Return the matched arguments of both programs that have another shape as a whole."""
+    return c.once("reshaped", partial(_find_reshaped, c))
+
+
+def _shapes_of_reshaped(c: Context) -> set[tuple[Shape, Shape]]:
+    return {*c.interface.shape_pairs(*reshaped(c)).changed()}
+
+
+def _find_reshaped(c: Context) -> tuple[Ints, Ints]:
+    left, right = c.interface.matched
+    pairs = c.interface.shape_pairs(left, right)
+    is_reshaped = pairs.where(_is_other_array) & ~np.isin(left, resharded(c)[0])
+    others = c.interface.shape_pairs(left[~is_reshaped], right[~is_reshaped])
+    explained = {pair for a, b in others.changed() for pair in replaced_dimensions(a, b)}
+    is_reshaped &= pairs.where(lambda a, b: explained.isdisjoint(replaced_dimensions(a, b)))
+    return left[is_reshaped], right[is_reshaped]
+
+
+def _is_other_array(a: Shape, b: Shape) -> bool:
+    """Return whether two shapes of the same rank have other dimensions rather than larger or smaller ones.
+
+    They are in another order, or one dimension grows and another shrinks by far more than, say, the number of heads.
+    """
+    replaced = replaced_dimensions(a, b) if len(a.dimensions) == len(b.dimensions) else set()
+    is_other_order = bool(replaced) and sorted(a.dimensions) == sorted(b.dimensions)
+    grows, shrinks = (any(m >= MIN_RESHAPED * n for n, m in pairs) for pairs in (replaced, {p[::-1] for p in replaced}))
+    return is_other_order or (grows and shrinks)
 
 
 def _ratios_of_sharding(c: Context) -> set[Fraction]:
@@ -533,12 +565,15 @@ def dimensions(c: Context) -> Iterator[Edit]:
     """Find dimensions that many buffers, or an argument, have instead of others; multiples count as one dimension."""
     tally: Tally = Counter()
     shapes_with: Tally = Counter()
+    whole = _shapes_of_reshaped(c)
+    follows = {pair for a, b in whole for pair in replaced_dimensions(a, b)}
     for a, b, size in c.resized:
-        for pair in replaced_dimensions(a, b):
+        replaced = replaced_dimensions(a, b)
+        for pair in () if replaced <= follows else replaced:
             tally[pair] += size
             shapes_with[pair] += 1
     most = {ratio: n for n, ratio in sorted((n, Fraction(*pair)) for pair, n in shapes_with.items())}
-    shapes = reversed(c.interface.shapes.items())
+    shapes = ((pair, name) for pair, name in reversed(c.interface.shapes.items()) if pair not in whole)
     in_arguments = {pair: name for (a, b), name in shapes for pair in replaced_dimensions(a, b)}
     # Of several dimensions that grow alike, such as nodes and edges, the one with most bytes.
     of_ratio: dict[Fraction, tuple[int, int]] = {}
