@@ -200,6 +200,16 @@ def test_mixed_precision_of_keras_is_named_first() -> None:
     assert "bf16 instead of f32; conversions are new in functional, functional/block_*/dense, " in diff(a, b).verdict
 
 
+def test_recompute_grad_of_tensorflow_is_named_first() -> None:
+    folder = FOLDER.parent / "advice" / "cpu-tensorflow"
+    a, b = (xlamem.read(folder / name) for name in ("base", "recompute"))
+    for d, word, numbers in ((diff(a, b), "new", r"\d+ instead of 0"), (diff(b, a), "gone", r"0 instead of \d+")):
+        (first, *_) = ranked_edits(d)
+        text = rf"tf\.recompute_grad is {word}: the backward pass recomputes {numbers} instructions"
+        assert re.fullmatch(text, first["text"])
+    assert not texts(diff(a, xlamem.read(folder / "batch")), "rematerialization")
+
+
 def test_lost_donation_is_a_change_of_sharing() -> None:
     d = named("cpu-donation-removed-decode")
     rows = xlamem_rows(d, "device_total")

@@ -13,7 +13,7 @@ from advice_programs import Buffer, Make, Row, advice, argument, loop, output, p
 from attacks import value
 
 import xlamem
-from xlamem.compute.advice.activations import FORWARD, NO_PHASE
+from xlamem.compute.advice.activations import FORWARD, NO_PHASE, loop_over
 from xlamem.compute.advice.layers import LayerActivations
 from xlamem.compute.advice.rematerialization import _chunk, offloads
 from xlamem.compute.advice.what_if import WhatIf
@@ -58,6 +58,26 @@ def test_a_checkpointed_loop_with_as_many_samples_as_iterations(batch: int, make
     stack = carry._replace(name="while.1{2}", shape=f"f32[8,{batch},32,64]", live=(3, 7))
     gradient = Buffer("g", "f32[64]", (7, 8), "jit(f)/transpose(jvp())/while/body/checkpoint/rematted_computation/mul")
     assert not advice(program(make, [carry, stack, gradient]), "recompute")
+
+
+@pytest.mark.parametrize(("tensorflow", "n"), [(True, 0), (False, 1)])
+def test_loops_of_recurrent_layers_of_tensorflow(tensorflow: bool, n: int, make: Make) -> None:
+    """Keras has them: nobody can checkpoint their bodies."""
+    forward, backward = (
+        ("model/lstm/while", "gradient_tape/model/lstm/mul") if tensorflow
+        else ("jit(f)/jvp()/while", "jit(f)/transpose(jvp())/mul")
+    )  # fmt: skip
+    kept = loop("while.1{1}", 8, forward, live=(3, 7))._replace(shape="f32[8,64,64]")
+    gradient = Buffer("g", "f32[64]", (7, 8), backward)
+    assert len(advice(program(make, [kept, gradient]), "recompute")) == n
+
+
+@pytest.mark.parametrize("tensorflow", [True, False])
+@pytest.mark.parametrize("training", [True, False])
+def test_a_loop_over_parts_in_words(tensorflow: bool, training: bool) -> None:
+    a: Any = SimpleNamespace(is_tensorflow=tensorflow, is_training=training)
+    loop, again = ("tf.map_fn", "tf.recompute_grad") if tensorflow else ("jax.lax.map", "jax.checkpoint")
+    assert loop_over(a, "f") == (f"{loop} over {again}(f)" if training else f"{loop} over f")
 
 
 def test_activations_that_are_read_back_in_the_backward_pass(make: Make) -> None:

@@ -14,9 +14,19 @@ import pyarrow as pa
 from .. import kernels as pc
 from ..compute.bills import DEVICE_TOTAL
 from ..compute.callers import callers_outside, calls_from
-from ..compute.columns import Ints, Mask, arrow_array, encoded, groups_of, ints, sums_of, take
+from ..compute.columns import Ints, Mask, arrow_array, encoded, flags_of, groups_of, ints, sums_of, take
 from ..compute.layout import CONSTANT
-from ..compute.op_names import CALL, MOVE, PARAMETERS, ends_in_move, folded_paths, layers_by_scope, plain_names
+from ..compute.op_names import (
+    CALL,
+    MOVE,
+    PARAMETERS,
+    are_recomputed,
+    ends_in_move,
+    folded_paths,
+    is_tensorflow,
+    layers_by_scope,
+    plain_names,
+)
 from ..compute.program import Program
 from ..formatting import count, plain_shape, size
 from ..parse.arrays import row_of
@@ -184,6 +194,18 @@ def rematerialization(c: Context) -> Iterator[Edit]:
         text = recomputes
     claims = c.rows.single & c.rows.temporary & ~c.rows.is_in("phase", ("optimizer",))
     yield Edit("rematerialization", text, claims, "names")
+
+
+def recomputed_gradients(c: Context) -> Iterator[Edit]:
+    """Find out whether `tf.recompute_grad` is new or gone."""
+    if not all(is_tensorflow(names.texts) for names in c.op_names):
+        return
+    before, after = (int(flags_of(are_recomputed(names.texts), names.codes).sum()) for names in c.op_names)
+    if (before > 0) != (after > 0):
+        recomputes = f"the backward pass recomputes {after:,} instead of {count(before, 'instruction')}"
+        claims = c.rows.single & c.rows.temporary & ~c.rows.is_in("phase", ("optimizer",))
+        text = f"tf.recompute_grad is {'new' if after else 'gone'}: {recomputes}"
+        yield Edit("rematerialization", text, claims, "names")
 
 
 def _recomputed(c: Context, before: int, after: int, operations: dict[str, list[str]]) -> str:
@@ -559,7 +581,7 @@ def _heaviest(names: set[str], weights: dict[str, int]) -> list[str]:
 
 def instructions(c: Context) -> Iterator[Edit]:
     """Find operations that more or fewer lines of the model contain, forward and backward passes apart."""
-    if c.other_chip or any(rematerialization(c)) or any(conversions(c)):
+    if c.other_chip or any(rematerialization(c)) or any(recomputed_gradients(c)) or any(conversions(c)):
         return  # other numbers follow from it
     a, b = c.lines
     if not c.has_hlo:

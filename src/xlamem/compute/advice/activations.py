@@ -25,6 +25,7 @@ NO_PHASE, FORWARD, BACKWARD, RECOMPUTE = range(4)
 """Phases of a training step, as op_names tell them."""
 
 _PRIMITIVE = r"dot_general|conv_general_dilated|ragged_dot|ragged_dot_general"
+ARGUMENTS = "^XLA_Args$"
 TF_PRODUCT = r"(?i:(?:Batch)?MatMul(?:V\d)?|Einsum|Tensordot)(?:_\d+)?$"
 _TF_CONVOLUTION = r"(?i:Conv\dD|convolution|conv_transpose)(?:_\d+)?$"
 _WEIGHTED = rf"/(?:{_PRIMITIVE}){END}|(?:^|/)(?:{TF_PRODUCT}|{_TF_CONVOLUTION})"
@@ -42,10 +43,9 @@ MAX_DIMENSIONS = 8
 
 
 def loop_over(a: Activations, function: str) -> str:
-    """Say how a loop computes a function for one part at a time, and again in the backward pass."""
-    if a.is_tensorflow:
-        return f"tf.map_fn over tf.recompute_grad({function})"
-    return f"jax.lax.map over jax.checkpoint({function})"
+    """Say how a loop computes a function for one part at a time, and again in the backward pass if there is one."""
+    loop, again = ("tf.map_fn", "tf.recompute_grad") if a.is_tensorflow else ("jax.lax.map", "jax.checkpoint")
+    return f"{loop} over {again}({function})" if a.is_training else f"{loop} over {function}"
 
 
 def are_later(names: pa.Array) -> Mask:
@@ -66,8 +66,9 @@ class Activations:
 
     @cached_property
     def is_tensorflow(self) -> bool:
-        """Whether TensorFlow compiled this training step."""
-        return is_tensorflow(self.op_names)
+        """Whether it is a program of TensorFlow: by its backward pass, or the name of all arguments."""
+        names = self.p.texts("instructions", "op_name")[1]
+        return is_tensorflow(self.op_names) or bool(matching(names, ARGUMENTS).any())
 
     def of_op_name(self, by_name: Ints) -> Ints:
         """Return for each value what holds for its op_name, -1 without one."""

@@ -113,12 +113,11 @@ def _by_parts(a: LayerActivations, is_stack: Mask, t: _Attention, others: Ints) 
     certain = max(at_worst, min(certain, 0))
     if parts < 2 or estimate <= 0:
         return
-    loop = loop_over(a, "f") if a.is_training else "jax.lax.map over f"
     where = " on each device" if is_partitioned(p) else ""
     text = (
-        f"Compute attention in {parts:,} parts{where} along one dimension of samples or heads: {loop}, where f gets "
-        f"queries, keys and values of a part. A kernel for flash attention keeps no matrix of {pairs.n:,} by "
-        f"{pairs.m:,} at all."
+        f"Compute attention in {parts:,} parts{where} along one dimension of samples or heads: {loop_over(a, 'f')}, "
+        "where f gets queries, keys and values of a part. A kernel for flash attention keeps no matrix of "
+        f"{pairs.n:,} by {pairs.m:,} at all."
     )
     if _has_bias(a, t.is_alike, pairs):
         text += " If a bias is added to the scores, f has to compute it for its part as well."
