@@ -63,10 +63,10 @@ class Rows:
 
 
 def context(**about: Any) -> Any:
-    rows = Rows()
-    return SimpleNamespace(**{"rows": rows, "none": np.zeros(rows.n, bool), "platforms_differ": False,
-                              "platforms": {None}, "other_chip": None, "devices": (1, 1), "has_hlo": True,
-                              "has_names": True, **about})  # fmt: skip
+    rows, names = Rows(), SimpleNamespace(texts=pa.array([], pa.string()))
+    return SimpleNamespace(**{"rows": rows, "op_names": (names, names), "none": np.zeros(rows.n, bool),
+                              "platforms_differ": False, "platforms": {None}, "other_chip": None, "devices": (1, 1),
+                              "has_hlo": True, "has_names": True, **about})  # fmt: skip
 
 
 def texts(found: Any) -> list[str]:
