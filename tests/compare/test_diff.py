@@ -192,10 +192,16 @@ def named(name: str) -> Diff:
     return diff(*pair.sides())
 
 
+def edited(name: str) -> tuple[xlamem.Dump, xlamem.Dump]:
+    """Return both sides of an edit for a single test."""
+    a, b = find(FOLDER.parent / "edits" / f"{name}.tar.xz")
+    return xlamem.read(a), xlamem.read(b)
+
+
 def test_mixed_precision_of_keras_is_named_first() -> None:
     """Its casts are conversions as those of JAX are. Each has a scope of its own."""
     pair = Pair("tensorflow-mixed-precision", "cpu", "type_changed", "", "")
-    a, b = pair.sides()
+    a, b = edited("tensorflow-mixed-precision")
     assert_cause_is_named_first(pair, a, b)
     assert "bf16 instead of f32; conversions are new in functional, functional/block_*/dense, " in diff(a, b).verdict
 
@@ -307,7 +313,7 @@ def test_flags_of_a_file_that_only_one_side_has_do_not_differ(tmp_path: Path) ->
 
 def test_a_cache_that_is_divided_into_pages() -> None:
     """Two of its dimensions have nothing to do with those before."""
-    a, b = Pair("cpu-cache-paged", "cpu", "cache_paged", "", "").sides()
+    a, b = edited("cpu-cache-paged")
     for d, shapes in (
         (diff(a, b), "f32[2,4,256,2,32] -> f32[2,128,16,2,32]"), (diff(b, a), "f32[2,128,16,2,32] -> f32[2,4,256,2,32]")
     ):  # fmt: skip
