@@ -90,8 +90,8 @@ def test_the_same_in_a_project_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('device_total = "10000000TiB"', "device_total must be at most 2^60 bytes, not '10000000TiB'"),
-        ("packing = 1180591620717411303424", "packing must be at most 2^60 bytes, not 1180591620717411303424"),
+        ('device_total = "2000000TiB"', "device_total must be at most 2^60 bytes, not '2000000TiB'"),
+        ("packing = 2305843009213693952", "packing must be at most 2^60 bytes, not 2305843009213693952"),
         (f'growth = "{"9" * 5000} %"', "growth must be a share such as '5 %'"),
         ('devise_total = "1GiB"', "unknown key 'devise_total'; did you mean 'device_total'?"),
         ('xyzzy = "1GiB"', "unknown key 'xyzzy'; there are device, device_total"),
