@@ -128,7 +128,7 @@ def available(capacity: int | str | None, device: str | None, resident: int | st
     return Available(int(total * Fraction(str(fraction))) - taken, total, taken, chosen)
 
 
-def byte_count(name: str, size: Any) -> int:
+def byte_count(name: str, size: Any, *, limited: bool = True) -> int:
     """Return a number of bytes, or a size with a unit, as an integer. Raises UsageError; `name` is for the message."""
     try:
         number = parse_bytes(size) if isinstance(size, str) else index(size)
@@ -136,7 +136,7 @@ def byte_count(name: str, size: Any) -> int:
         raise UsageError(f"{name} must be a number of bytes or a size such as '16GiB', not {size!r}") from None
     if number < 0:
         raise UsageError(f"{name} must be 0 or more, not {number}")
-    if number >= MAX_TOTAL_BYTES:
+    if limited and number >= MAX_TOTAL_BYTES:
         raise UsageError(f"{name} must be below 4 EiB")
     return number
 

@@ -35,7 +35,7 @@ def size_limit(name: str, value: Any) -> int:
     if isinstance(value, bool) or (isinstance(value, str) and "%" in value):
         raise UsageError(f"{name} must be a size such as '14.5GiB', not {value!r}")
     try:
-        size = byte_count(name, value)
+        size = byte_count(name, value, limited=False)
     except UsageError as e:
         raise UsageError(str(e) if name in str(e) else f"{name}: {e}") from None
     if size > MAX_NUMBER:
