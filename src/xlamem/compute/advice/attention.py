@@ -104,7 +104,7 @@ def _by_parts(a: LayerActivations, is_stack: Mask, t: _Attention, others: Ints) 
     in_flight = IN_FLIGHT * int(p.extent[largest]) // parts
     is_saved = a.with_slot_mates(_saved_by_policy(a, members))
     sure = a.w.only(a.with_slot_mates(members & ~is_saved)) if is_saved.any() else only
-    # Of other matrices, XLA may keep those that it rematerializes now, but no more than are gone.
+    # XLA may keep matrices of other attention that it rematerializes now, but no more than are gone.
     kept = a.kept_instead_of(np.intersect1d(a.rematerialized, others))
     at_worst, certain, estimate, best = (
         a.w.saved(Change(0, -freed + np.where(freed > 0, more, 0)))

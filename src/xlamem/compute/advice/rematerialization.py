@@ -40,7 +40,7 @@ RECOMPUTE_GRAD = (
 
 def recomputations(a: LayerActivations) -> Iterator[Intervention]:
     """Compute the activations of layers and of iterations again in the backward pass, instead of keeping them."""
-    for loops in _alike(a, [s for s in _own_stacks(a) if not s.recomputed]):
+    for loops in _similar(a, [s for s in _own_stacks(a) if not s.recomputed]):
         yield _recomputed_loops(a, loops)
     for layers in a.layers:
         if layers.n_layers > 1 and not a.is_recomputed(layers):
@@ -52,8 +52,8 @@ def _own_stacks(a: LayerActivations) -> list[Stacks]:
     return [] if a.is_tensorflow else a.stacks
 
 
-def _alike(a: LayerActivations, stacks: Sequence[Stacks]) -> list[list[Stacks]]:
-    """Group loops of as many iterations with the same scope except for numbers, such as those of recurrent layers."""
+def _similar(a: LayerActivations, stacks: Sequence[Stacks]) -> list[list[Stacks]]:
+    """Group loops with as many iterations and the same scope except for numbers, such as those of recurrent layers."""
     groups: dict[tuple[int, bool, str | None], list[Stacks]] = {}
     for s in stacks:
         scope = a.common_scope(s.values)[0]
@@ -171,7 +171,7 @@ def chunks(a: LayerActivations) -> Iterator[Intervention]:
     stacks = _own_stacks(a)
     length_of = {s.loop: _chunk(s.trips, s.carry, s.per_trip(a.p.extent) + s.sliced) for s in stacks}
     for length in sorted({n for n in length_of.values() if n is not None}):
-        for loops in _alike(a, [s for s in stacks if length_of[s.loop] == length]):
+        for loops in _similar(a, [s for s in stacks if length_of[s.loop] == length]):
             yield _chunked(a, loops, length)
 
 
@@ -202,7 +202,7 @@ def offloads(a: LayerActivations) -> Iterator[Intervention]:
     """Move what loops keep for their backward pass to the host's memory. The CPU has no other memory."""
     if a.p.tables.platform == "cpu":
         return
-    for loops in _alike(a, [s for s in _own_stacks(a) if s.recomputed]):
+    for loops in _similar(a, [s for s in _own_stacks(a) if s.recomputed]):
         change = sum_of(_stacked_again(a, s, 0, 2 * s.per_trip(a.p.extent)) for s in loops)
         names = (BODY_INPUT,)
         body = "its body" if len(loops) == 1 else "their bodies"
