@@ -786,8 +786,10 @@ def recurrent_layers(*layers: tuple[str, int]) -> list[Buffer]:
     buffers = []
     for i, (name, trips) in enumerate(layers):
         op_name = f"jit(f)/jvp({name})/while"
-        kept = Buffer(f"while.{i}{{1}}", f"f32[{trips},64,64]", (2, 6), op_name, uses="  s.4, operand 0")
-        buffers += [loop(f"while.{i}", trips, op_name, live=(2, 2)), kept]
+        buffers.append(loop(f"while.{i}", trips, op_name, live=(2, 2)))
+        for k, width in ((1, 64), (2, 512)):
+            shape = f"f32[{trips},{width},64]"
+            buffers.append(Buffer(f"while.{i}{{{k}}}", shape, (2, 6), op_name, uses="  s.4, operand 0"))
     return [*buffers, Buffer("g", "f32[64,64]", (4, 5), "jit(f)/transpose(jvp(lstm_0))/while/body/mul")]
 
 
@@ -802,12 +804,35 @@ def test_alike_loops_are_one_row(make: Make) -> None:
         assert row["action"].startswith(text)
         assert row["n_buffers"] == 3 * one["n_buffers"]
         assert row["lower"] == pytest.approx(3 * one["lower"], abs=3)
+        assert one["lower"] > 0
         assert row["scope"] == "lstm_*"
 
 
-@pytest.mark.parametrize("layers", [[("lstm_0", 8), ("gru_0", 8)], [("lstm_0", 8), ("lstm_1", 16)]])
+def test_alike_loops_that_share_memory(make: Make) -> None:
+    """What one of them saves, all of them save together: they are computed one after the other."""
+    name = "jit(f)/transpose(jvp(lstm_{}))/checkpoint/rematted_computation/while"
+    back = "jit(f)/transpose(jvp(lstm_0))/while/body/mul"
+    buffers: list[Buffer] = []
+    for i, (begin, end) in enumerate([(1, 4), (6, 8)]):
+        buffers.append(loop(f"while.{i}", 8, name.format(i), live=(begin, begin)))
+        for k, width in ((1, 64), (2, 512)):
+            slot = f"while.0{{{k}}}" if i else ""
+            kept = Buffer(f"while.{i}{{{k}}}", f"f32[8,{width},64]", (begin, end), name.format(i), slot_of=slot)
+            buffers.append(kept._replace(uses=f"  g.{i}, operand 0"))
+        buffers.append(Buffer(f"g.{i}", "f32[64,64]", (end - 1, end - 1), back))
+    stacks = 8 * (64 + 512) * 64 * 4
+    for kind, text in (("recompute", "activations of these 2 loops:"), ("scan", "in each of these 2 loops:")):
+        (row,) = advice(program(make, buffers), kind)
+        assert text in row["action"]
+        assert 0 < row["lower"] < row["upper"] <= 1.2 * stacks
+        assert (row["n_buffers"], row["bytes"]) == (2, stacks)
+
+
+@pytest.mark.parametrize("layers", [
+    [("lstm_0", 8), ("gru_0", 8)], [("lstm_0", 8), ("lstm_1", 16)], [("encoder", 8)] * 2, [("", 8)] * 2,
+])  # fmt: skip
 def test_other_loops_are_rows_of_their_own(layers: list[tuple[str, int]], make: Make) -> None:
-    """They have another scope, or another number of iterations."""
+    """They have another scope, one without a number, or another number of iterations."""
     dump = program(make, recurrent_layers(*layers))
     assert [len(advice(dump, kind)) for kind in ("recompute", "scan")] == [2, 2]
 

@@ -15,6 +15,8 @@ from attacks import record, value
 
 import xlamem
 from xlamem.compute.callers import (
+    MAX_FUNCTIONS,
+    MAX_STACK,
     Functions,
     callers_outside,
     calls_from,
@@ -105,6 +107,16 @@ def test_functions_that_are_called_again() -> None:
     assert called(rows, 3, 4, 7) == ["step/loss/layer", "step", "step/loss/layer/mlp"]
     cycle = [(1, 2, MODEL, "a"), (2, 1, MODEL, "b")]
     assert set(called(cycle, 1, 2)) <= {"a", "b", "a/b", "b/a"}
+
+
+def test_functions_of_deep_stacks() -> None:
+    """The outermost ones are kept."""
+    rows = [(i + 1, i or None, MODEL, f"f{i}") for i in range(2000)]
+    (path,) = called(rows, 2000)
+    assert path is None or path.split("/") == [f"f{i}" for i in range(2000 - MAX_STACK, 2000)][: len(path.split("/"))]
+    first, last = called(rows, 100, 2000)
+    assert first == "/".join(f"f{i}" for i in range(MAX_FUNCTIONS))
+    assert last is None or len(last.split("/")) <= MAX_FUNCTIONS
 
 
 def test_lines_that_several_lines_call() -> None:
@@ -257,6 +269,9 @@ def test_bytes_by_function() -> None:
     for depth, function in ((1, "main"), (2, "main/child"), (3, "main/child/m_host_offload"), (9, rows[0]["function"])):
         (first, *_) = xlamem.attribution(dump, "function", space="hbm", depth=depth).to_pylist()
         assert first == {"function": function, "bytes": rows[0]["bytes"], "n": rows[0]["n"]}
+    for key in ("function", "scope"):
+        deep = xlamem.attribution(dump, key, space="hbm", depth=1 << 40)
+        assert deep.equals(xlamem.attribution(dump, key, space="hbm"))
     assert "function" not in xlamem.live_set(dump).column_names
 
 
@@ -269,6 +284,7 @@ def in_use(*rows: tuple[str, str | None, str | None, int]) -> pa.Table:
 
 
 ADD, LAYER = "jit(f)/jvp()/add", "jit(f)/jvp(model)/layer_3/add"
+SCOPE, HELPER, EINSUM = "jit(f)/jvp(encoder)/add", "jit(f)/jvp(jit(relu))/max", "jit(f)/jvp(ij,jk->ik)/dot_general"
 
 
 @pytest.mark.parametrize(
@@ -283,6 +299,8 @@ ADD, LAYER = "jit(f)/jvp()/add", "jit(f)/jvp(model)/layer_3/add"
         ([("temp", ADD, "step/loss", 4), ("temp_in_output", LAYER, "step/mlp", 1), ("temp", ADD, "step/mlp", 2)], True),
         ([("temp", ADD, "step/a", 6), ("temp", ADD, "step/b", 4), ("donated", "p['w']", None, 99)], True),
         ([("donated", "p['w']", None, 99)], False),
+        ([("temp", SCOPE, "step/a", 3), ("temp", ADD, "step/b", 7)], False),
+        ([("temp", HELPER, "step/a", 3), ("temp", EINSUM, "step/b", 7)], True),
     ],
 )
 def test_functions_that_tell_more_than_scopes(rows: list[Any], found: bool) -> None:

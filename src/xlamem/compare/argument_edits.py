@@ -21,7 +21,7 @@ from .interface import Arguments, Interface
 from .rows import UNNAMED_PARAMETER
 from .stack_edits import arguments_of_one_side
 
-COMPONENT = re.compile(r"^[^\[.]+|\[(?:'[^']*'|\"[^\"]*\"|[^\]'\"]*)(?:\]|$)|\.[^\[.]+")
+COMPONENT = re.compile(r"^[^\[.]+|\[(?:'[^']*'|\"[^\"]*\"|[^\[\]'\"]*)(?:\]|$)|\.[^\[.]+")
 """A part of the name of an argument: `state`, `.params`, `['w']`."""
 MAX_COMPONENTS = 32
 """Maximum number of parts of a name that are looked at."""

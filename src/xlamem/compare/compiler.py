@@ -82,11 +82,10 @@ def flags_by_role(p: Program) -> dict[str, dict[str, str]]:
 
 def flags_not_default(p: Program) -> dict[str, str] | None:
     """Return the flags that differ from their defaults and can change the program; None if the dump has no flags."""
-    table = p.optional("flags")
-    if not table.num_rows:
+    all_rows = [row for row in p.optional("flags").to_pylist() if row["role"] != TARGET]
+    if not all_rows:
         return None
     # Debug options are printed only if they differ; the TPU compiler comments on those of its flags that do.
-    all_rows = table.to_pylist()
     commented = {name for row in all_rows if row["comment"] is not None for name in _commented(row)}
     rows = [r for r in all_rows if r["role"] == "debug-options" or not commented.isdisjoint(_with_parents(r["name"]))]
     return {name: value for name, value in _joined(rows).items() if not re.match(IRRELEVANT, name)}

@@ -193,8 +193,8 @@ class Context:
             return f"compiled for another TPU, with {min(caches[1])} instead of {min(caches[0])}"
         a, b = (_rows_of_tiles(p) for p in (self.m.a, self.m.b))
         tall_a, tall_b = ({shape for shape, rows in side if rows == TALL} for side in (a, b))
-        other_side = b if tall_a else a
-        if bool(tall_a) == bool(tall_b) or (tall_a or tall_b).isdisjoint(shape for shape, _ in other_side):
+        others = {shape for shape, rows in (b if tall_a else a) if rows == TALL // 2}
+        if bool(tall_a) == bool(tall_b) or (tall_a or tall_b).isdisjoint(others):
             return None
         before, after = (TALL if tall else TALL // 2 for tall in (tall_a, tall_b))
         return f"compiled for another TPU, with tiles of {after} rows for bf16 instead of {before}"

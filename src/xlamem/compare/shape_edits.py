@@ -136,7 +136,7 @@ def _is_other_array(a: Shape, b: Shape) -> bool:
     replaced = replaced_dimensions(a, b) if len(a.dimensions) == len(b.dimensions) else set()
     is_other_order = bool(replaced) and sorted(a.dimensions) == sorted(b.dimensions)
     grows, shrinks = (any(m >= MIN_RESHAPED * n for n, m in pairs) for pairs in (replaced, {p[::-1] for p in replaced}))
-    return is_other_order or (grows and shrinks)
+    return is_other_order or (grows and shrinks and len(a.dimensions) > 2)  # a batch of other samples is a matrix
 
 
 def _ratios_of_sharding(c: Context) -> set[Fraction]:

@@ -23,6 +23,8 @@ _TENSORFLOW = r"(?:^|[/\\])tensorflow[/\\]python[/\\]framework[/\\]ops\.py$"
 
 Floats = npt.NDArray[np.float64]
 
+MAX_FUNCTIONS = 64
+"""Maximum number of functions that call each other of which the names are kept."""
 MAX_STACK, MAX_FRAMES = 1 << 8, 1 << 12
 """Maximum number of callers of a frame, and of frames, that are searched for a function: a damaged table has cycles."""
 
@@ -99,9 +101,9 @@ def function_paths(frames: pa.Table, stack_frame: Ints) -> tuple[Ints, pa.Array]
     inner = pc.replace_substring_regex(pc.cast(names, pa.string()), r"^.*<locals>\.", "")
     function = [*pc.replace_substring_regex(inner, "^<.*>$", "").to_pylist(), ""]
     paths = _paths(used[used >= 0], [function[c] for c in codes.tolist()], caller.tolist())
-    texts, distinct = np.unique(["/".join(paths.get(row, ())) for row in used.tolist()], return_inverse=True)
-    known = np.where(texts[distinct] == "", -1, distinct.ravel())
-    return known[code.ravel()], pa.array(texts.tolist(), pa.string())
+    texts = ["/".join(paths.get(row, ())) or None for row in used.tolist()]
+    known, distinct = encoded(pa.chunked_array([pa.array(texts, pa.string())]))
+    return known[code.ravel()], distinct
 
 
 def _paths(rows: Ints, function: list[str], caller: list[int]) -> dict[int, tuple[str, ...]]:
@@ -115,7 +117,10 @@ def _paths(rows: Ints, function: list[str], caller: list[int]) -> dict[int, tupl
         path = paths.get(row, ())
         for inner in reversed(above):
             name = function[inner]
-            path = path[: path.index(name) + 1] if name in path else (*path, name) if name else path
+            if name in path:
+                path = path[: path.index(name) + 1]
+            elif name and len(path) < MAX_FUNCTIONS:
+                path = *path, name
             paths[inner] = path
     return paths
 

@@ -13,8 +13,8 @@ from ..dump import DumpLike
 from ..errors import UsageError
 from ..formatting import similar
 from .charges import FUNCTION, live_set_of
-from .columns import Ints, Mask, arrow_array, computed_table, decoded, encoded, groups_of, ints, sums_of
-from .op_names import scopes, shortened_paths
+from .columns import Ints, Mask, arrow_array, computed_table, decoded, encoded, flags_of, groups_of, ints, sums_of
+from .op_names import first_components, plain_names, scopes, shortened_paths
 from .program import program
 
 Key = Literal[
@@ -36,7 +36,9 @@ Key = Literal[
 ]
 KEYS: tuple[str, ...] = get_args(Key)
 SINGLE_SHARE = 0.9
-"""Minimum share of the temporaries of a function that is called alone."""
+"""Share of the temporaries from which one function tells less than primitives do."""
+_LIBRARY_SCOPE = r"\bjit\([^()/]*\)/?|[^/]*->[^/]*/"
+"""Components of op_names that name a function of a library, such as `jit(relu)`, or an einsum."""
 _COLUMNS = {"scope": ("op_name",), "source": ("source_file", "source_line"), "layer": ("layer", "layer_index")}
 """The columns of `live_set` behind keys that are not columns themselves."""
 
@@ -105,16 +107,24 @@ def folded_scopes(members: pa.Table, *, functions: bool = False) -> list[dict[st
 def have_functions_only(members: pa.Table) -> bool:
     """Return whether functions tell more about most temporaries than their scopes, which are primitives such as `add`.
 
-    So it is without modules and named scopes, as in plain functions, Equinox and Flax NNX. A single function tells
-    less than primitives do. `members` has `FUNCTION`.
+    So it is without modules and named scopes, as in plain functions and Flax NNX. A single function tells less than
+    primitives do. `members` has `FUNCTION`.
     """
     sizes = np.where(_flags(_is_category(members, "^temp")), ints(members, "bytes"), 0)
-    is_scope = _flags(pc.match_substring_regex(key_column(members, "scope", None, fold=True), "[/*]"))
+    is_scope = _are_in_scopes(members)
     is_called = _flags(pc.match_substring_regex(_function_column(members), "/"))
     codes = encoded(members[FUNCTION])[0]
     largest = int(np.bincount(codes[is_called], sizes[is_called]).max(initial=0))
     total, called = int(sizes.sum()), int(sizes[is_called].sum())
     return 4 * int(sizes[is_scope].sum()) < total < 2 * called and largest < SINGLE_SHARE * total
+
+
+def _are_in_scopes(members: pa.Table) -> Mask:
+    """Return which rows are in a module or a named scope; the functions of a library and einsums are none."""
+    codes, op_names = encoded(members["op_name"])
+    plain = pc.replace_substring_regex(pc.cast(op_names, pa.string()), _LIBRARY_SCOPE, "")
+    differ = pc.not_equal(scopes(plain, fold=True), shortened_paths(plain_names(plain), None, fold=True))
+    return flags_of(_flags(differ), codes)
 
 
 def _is_category(members: pa.Table, pattern: str) -> pa.ChunkedArray:
@@ -125,8 +135,8 @@ def _function_column(members: pa.Table) -> pa.ChunkedArray:
     return pc.cast(members[FUNCTION], pa.string())
 
 
-def _flags(column: pa.ChunkedArray) -> Mask:
-    flags: Mask = pc.fill_null(column, False).to_numpy()
+def _flags(column: pa.ChunkedArray | pa.Array) -> Mask:
+    flags: Mask = np.asarray(pc.fill_null(column, False).to_numpy(zero_copy_only=False), bool)
     return flags
 
 
@@ -174,7 +184,7 @@ def key_column(rows: pa.Table, key: str, depth: int | None, fold: bool) -> pa.Ch
 
 def _first_functions(column: pa.ChunkedArray, depth: int) -> pa.ChunkedArray:
     codes, paths = encoded(column)
-    first = pc.replace_substring_regex(pc.cast(paths, pa.string()), rf"^((?:[^/]*/){{{depth - 1}}}[^/]*)/.*$", r"\1")
+    first = first_components(pc.cast(paths, pa.string()), depth)
     return pc.cast(pa.chunked_array([decoded(codes, first)]), pa.string())
 
 

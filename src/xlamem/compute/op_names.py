@@ -40,6 +40,8 @@ _MOVES = (
     r"copy|copy_p|convert_element_type|transpose|device_put|broadcast|optimization_barrier|empty"
 )
 """Primitives that only move or convert bytes."""
+MAX_DEPTH = 1000
+"""Maximum number of components of a path that are kept: RE2 repeats no more."""
 PARAMETERS = r"\[[a-z_]+=.*$"
 """The parameters of a primitive, which old versions of JAX append to it: `dot_general[dimension_numbers=…]`."""
 END = rf"(?:{PARAMETERS}|$)"
@@ -156,10 +158,13 @@ def shortened_paths(paths: pa.Array, depth: int | None, fold: bool) -> pa.Array:
         paths = pc.replace_substring_regex(paths, _JOINTLESS, r"\1*")
         paths = pc.replace_substring_regex(paths, r"([_.\[/])\d+\b", r"\1*")
         paths = pc.replace_substring_regex(paths, r"^\d+\b", "*")
-    if depth is not None:
-        # The quoted key of an argument (params['a/b'].c) is not a path.
-        paths = pc.replace_substring_regex(paths, rf"^((?:[^/'\"]*/){{{depth - 1}}}[^/'\"]*)/.*$", r"\1")
-    return paths
+    return paths if depth is None else first_components(paths, depth)
+
+
+def first_components(paths: pa.Array, depth: int) -> pa.Array:
+    """Keep the first components of paths; the quoted key of an argument (params['a/b'].c) is not a path."""
+    depth = min(depth, MAX_DEPTH)
+    return pc.replace_substring_regex(paths, rf"^((?:[^/'\"]*/){{{depth - 1}}}[^/'\"]*)/.*$", r"\1")
 
 
 def folded_paths(names: pa.Array, *, plain: bool = True) -> tuple[Ints, pa.Array]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import accumulate, takewhile
 
 from ...formatting import shorten, shorten_distinct
 
@@ -69,8 +70,9 @@ def _forms(text: str, plain: str, limit: int) -> Iterator[str]:
 
 def _ends(start: str, parts: list[str], limit: int) -> Iterator[str]:
     """Yield a text with as many of the last components as fit. If it is one primitive, what is before tells more."""
-    fitting = (parts[i:] for i in range(1, len(parts)) if len(start) + 1 + len("".join(parts[i:])) <= limit)
-    kept = next(fitting, [])
+    lengths = accumulate(len(part) for part in reversed(parts[1:]))
+    n = sum(1 for _ in takewhile(lambda length: len(start) + 1 + length <= limit, lengths))
+    kept = parts[len(parts) - n :]
     if len(kept) > 1 or not re.fullmatch(_PRIMITIVE, parts[-1]):
         yield from [f"{start}…{''.join(kept)}"] if kept else []
         return

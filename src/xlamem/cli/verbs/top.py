@@ -32,7 +32,9 @@ Row = dict[str, Any]
     shell_complete=some_of(lambda: (BUFFER, *KEYS)),
 )  # fmt: skip
 @options.at
-@click.option("--depth", type=click.IntRange(min=1), metavar="N", help="Group by the first N names of a scope.")
+@click.option(
+    "--depth", type=click.IntRange(min=1), metavar="N", help="Group by the first N names of a scope or function."
+)
 @click.option("--fold", is_flag=True, help="Group layers together: layers_17 becomes layers_*.")
 @click.option("--tree", is_flag=True, help="Show scopes or functions as a tree, each with the bytes of all below it.")
 @options.space

@@ -70,9 +70,9 @@ def attention_by_parts(a: LayerActivations) -> Iterator[Intervention]:
         pairs, own = _Pairs(*lengths[code == group][0].tolist()), matrices[code == group]
         is_alike = _are_alike(a, of_iteration, own)
         found.append(_Attention(pairs, own, is_alike, a.w.in_arena & is_alike & pairs.are_in(a.dimensions)))
-    is_any = np.sum([t.members for t in found], axis=0)
+    is_any = np.any([t.members for t in found], axis=0)
     for t in found:
-        yield from _by_parts(a, is_stack, t, (is_any > t.members).nonzero()[0])
+        yield from _by_parts(a, is_stack, t, np.flatnonzero(is_any & ~t.members))
 
 
 def _are_alike(a: LayerActivations, of_iteration: npt.NDArray[np.float64], matrices: Ints) -> Mask:

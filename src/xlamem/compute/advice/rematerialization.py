@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,38 +53,52 @@ def _own_stacks(a: LayerActivations) -> list[Stacks]:
     return [] if a.is_tensorflow else a.stacks
 
 
-def _similar(a: LayerActivations, stacks: Sequence[Stacks]) -> list[list[Stacks]]:
+class _Loops(NamedTuple):
+    """Similar loops."""
+
+    n: int
+    parts: list[Stacks]
+    """Their stacks; those of the largest one if they share memory, because what it saves is saved for all of them."""
+
+    @property
+    def first(self) -> Stacks:
+        return self.parts[0]
+
+    @property
+    def values(self) -> Ints:
+        values: Ints = np.concatenate([s.values for s in self.parts])
+        return values
+
+    def __str__(self) -> str:
+        return "the loop" if self.n == 1 else f"these {self.n:,} loops"
+
+
+def _similar(a: LayerActivations, stacks: Sequence[Stacks]) -> Iterator[_Loops]:
     """Group loops with as many iterations and the same scope except for numbers, such as those of recurrent layers."""
-    groups: dict[tuple[int, bool, str | None], list[Stacks]] = {}
+    groups: dict[tuple[int, bool, str | int], list[Stacks]] = {}
     for s in stacks:
-        scope = a.common_scope(s.values)[0]
-        groups.setdefault((s.trips, s.checkpointed, scope), []).append(s)
-    return list(groups.values())
+        scope = a.common_scope(s.values)[0] or ""
+        groups.setdefault((s.trips, s.checkpointed, scope if "*" in scope else s.loop), []).append(s)
+    for group in groups.values():
+        shares = np.sum([s.members for s in group], axis=0).max(initial=0) > 1
+        largest = max(group, key=lambda s: int(a.p.extent[s.values].sum()))
+        yield _Loops(len(group), [largest] if shares else group)
 
 
-def _recomputed_loops(a: LayerActivations, loops: list[Stacks]) -> Intervention:
+def _recomputed_loops(a: LayerActivations, loops: _Loops) -> Intervention:
     """Each iteration keeps what it passes to the next one; the backward pass holds the activations of one."""
-    change = sum_of(_stacked_again(a, s, s.trips * s.carry, s.per_trip(a.p.extent)) for s in loops)
+    change = sum_of(_stacked_again(a, s, s.trips * s.carry, s.per_trip(a.p.extent)) for s in loops.parts)
     # At best, what is passed on is kept in half the size, and the peak is elsewhere while an iteration is recomputed:
     # neither slices of the stacks nor their copies are needed then.
-    slices = (s._replace(members=s.members | a.are_slices_of(s.values)) for s in loops)
+    slices = (s._replace(members=s.members | a.are_slices_of(s.values)) for s in loops.parts)
     best = sum_of(_stacked_again(a, s, s.trips * s.least_carry, 0) for s in slices)
-    names = () if loops[0].checkpointed else tuple(sorted({name for s in loops for name in a.names_for(s)}))
-    how = f"Recompute the activations of {_these(loops)}: scan over jax.checkpoint(body)."
-    if loops[0].checkpointed:
-        how = f"The policy of jax.checkpoint keeps activations of {_these(loops)}. {LESS}"
-    text = f"{how} They are stacked over {loops[0].trips:,} iterations.{_policy(names)}"
+    names = () if loops.first.checkpointed else tuple(sorted({name for s in loops.parts for name in a.names_for(s)}))
+    how = f"Recompute the activations of {loops}: scan over jax.checkpoint(body)."
+    if loops.first.checkpointed:
+        how = f"The policy of jax.checkpoint keeps activations of {loops}. {LESS}"
+    text = f"{how} They are stacked over {loops.first.trips:,} iterations.{_policy(names)}"
     bounds = int(LOOP_LOWER * a.w.saved(change)), with_vmem(a.w, int(LOOP_UPPER * a.w.saved(best)))
-    return of_values(a, "recompute", _values_of(loops), change, bounds, text, names=names)
-
-
-def _these(loops: Sequence[Stacks]) -> str:
-    return "the loop" if len(loops) == 1 else f"these {len(loops):,} loops"
-
-
-def _values_of(loops: Iterable[Stacks]) -> Ints:
-    values: Ints = np.concatenate([s.values for s in loops])
-    return values
+    return of_values(a, "recompute", loops.values, change, bounds, text, names=names)
 
 
 def _stacked_again(a: LayerActivations, s: Stacks, kept: int, in_flight: int) -> Change:
@@ -175,21 +190,21 @@ def chunks(a: LayerActivations) -> Iterator[Intervention]:
             yield _chunked(a, loops, length)
 
 
-def _chunked(a: LayerActivations, loops: list[Stacks], length: int) -> Intervention:
-    trips = loops[0].trips
+def _chunked(a: LayerActivations, loops: _Loops, length: int) -> Intervention:
+    trips = loops.first.trips
     n = trips // length
     change, best = (
-        sum_of(_stacked_again(a, s, n * carry(s), length * (s.per_trip(a.p.extent) + s.sliced)) for s in loops)
+        sum_of(_stacked_again(a, s, n * carry(s), length * (s.per_trip(a.p.extent) + s.sliced)) for s in loops.parts)
         for carry in (attrgetter("carry"), attrgetter("least_carry"))
     )
-    of_loops = f" in each of {_these(loops)}" if len(loops) > 1 else ""
+    of_loops = f" in each of {loops}" if loops.n > 1 else ""
     text = (
         f"Scan over {n:,} chunks{of_loops}: split the leading dimension of {trips:,} into ({n:,}, {length:,}), and "
         "scan over jax.checkpoint of the scan over a chunk."
     )
     estimate = a.w.saved(change)
     bounds = int(CHUNK_LOWER * estimate), int(CHUNK_UPPER * a.w.saved(best)) if estimate > 0 else 0
-    return of_values(a, "scan", _values_of(loops), change, bounds, text)
+    return of_values(a, "scan", loops.values, change, bounds, text)
 
 
 def _chunk(trips: int, carry: int, per_trip: int) -> int | None:
@@ -203,16 +218,16 @@ def offloads(a: LayerActivations) -> Iterator[Intervention]:
     if a.p.tables.platform == "cpu":
         return
     for loops in _similar(a, [s for s in _own_stacks(a) if s.recomputed]):
-        change = sum_of(_stacked_again(a, s, 0, 2 * s.per_trip(a.p.extent)) for s in loops)
+        change = sum_of(_stacked_again(a, s, 0, 2 * s.per_trip(a.p.extent)) for s in loops.parts)
         names = (BODY_INPUT,)
-        body = "its body" if len(loops) == 1 else "their bodies"
+        body = "its body" if loops.n == 1 else "their bodies"
         text = (
-            f"Offload what {_these(loops)} keep{'s' * (len(loops) == 1)}: begin {body} with x = checkpoint_name(x, "
+            f"Offload what {loops} keep{'s' * (loops.n == 1)}: begin {body} with x = checkpoint_name(x, "
             f"{BODY_INPUT!r}), imported from "
             "jax.ad_checkpoint, and pass jax.checkpoint policy=save_and_offload_only_these_names("
             f"names_which_can_be_saved=[], names_which_can_be_offloaded=[{BODY_INPUT!r}], offload_src='device', "
             "offload_dst='pinned_host'), of jax.checkpoint_policies."
         )
-        best = a.w.saved(sum_of(_stacked_again(a, s, 0, 0) for s in loops))
+        best = a.w.saved(sum_of(_stacked_again(a, s, 0, 0) for s in loops.parts))
         bounds = -a.w.peak // 10, best + min(int(OFFLOAD_MARGIN * best), a.w.peak // 10)
-        yield of_values(a, "offload", _values_of(loops), change, bounds, text, names=names)
+        yield of_values(a, "offload", loops.values, change, bounds, text, names=names)

@@ -178,9 +178,10 @@ def _whole_on_each_device(w: WhatIf, arrays: list[_Array]) -> Iterator[Intervent
 
 def _printed_as_whole(w: WhatIf, arrays: list[_Array]) -> Iterator[tuple[_Array, int, str]]:
     """Yield matrices that are printed as replicated, in arguments of which most bytes are printed as sharded."""
-    shards = [_shards(text) for text in _printed_shardings(w, arrays)]
-    for root in dict.fromkeys(a.root for a in arrays):
-        own = [(a, n) for a, n in zip(arrays, shards, strict=True) if a.root == root]
+    of_root: dict[str, list[tuple[_Array, int]]] = {}
+    for a, text in zip(arrays, _printed_shardings(w, arrays), strict=True):
+        of_root.setdefault(a.root, []).append((a, _shards(text)))
+    for root, own in of_root.items():
         sizes: dict[int, int] = {}
         for a, n in own:
             sizes[n] = sizes.get(n, 0) + _size(a) * n

@@ -10,7 +10,7 @@ import numpy as np
 from ... import _sweep
 from ...parse.arrays import Codes
 from ..columns import Ints, Mask
-from ..layout import LIVE_OUT, TEMP, TEMP_IN_OUTPUT
+from ..layout import LIVE_OUT, MAX_TOTAL_BYTES, TEMP, TEMP_IN_OUTPUT
 from ..program import Program
 from ..requirement import must_fit
 
@@ -42,7 +42,8 @@ class Change(NamedTuple):
 def sum_of(changes: Iterable[Change]) -> Change:
     """Return the change of several interventions on other buffers, at least one."""
     fixed, levels = zip(*changes, strict=True)
-    return Change(sum(fixed), np.sum(levels, axis=0))
+    limit = MAX_TOTAL_BYTES // len(levels)  # the sum has to fit into an int64
+    return Change(sum(fixed), np.sum(np.clip(levels, -limit, limit), axis=0))
 
 
 class WhatIf:
