@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from stored import check
 
+from xlamem.compare import context as context_module
 from xlamem.compare import program_edits, rest_edits, shape_edits
 from xlamem.compare.context import Context, Edit, Names
 from xlamem.compare.gathers import Gather
@@ -1203,3 +1204,22 @@ def test_random_operations(monkeypatch: pytest.MonkeyPatch) -> None:
             yield f"{n} loops", [trips, [(e.text, e.claims.tolist()) for e in edits], [*map(str, c.rows.asked)]]
 
     check("compare/operations", results())
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "wanted"),
+    [
+        ({("x", 8)}, {("x", 16)}, "16 rows for bf16 instead of 8"),
+        ({("x", 16)}, {("x", 8), ("y", 4)}, "8 rows for bf16 instead of 16"),
+        ({("x", 4)}, {("x", 16)}, None),  # an array of few rows has smaller tiles on any TPU
+        ({("y", 8)}, {("x", 16)}, None),
+        ({("x", 8), ("y", 16)}, {("x", 16)}, None),
+        ({("x", 8)}, {("x", 8)}, None),
+    ],
+)
+def test_chips_by_their_tiles(a: Any, b: Any, wanted: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same array is in tiles of 16 rows on one side, and of 8 on the other."""
+    monkeypatch.setattr(context_module, "_rows_of_tiles", lambda p: p.tiles)
+    sides = {name: SimpleNamespace(spaces=[], tiles=tiles) for name, tiles in (("a", a), ("b", b))}
+    text = context_module.Context._chip_of_other_layouts(SimpleNamespace(m=SimpleNamespace(**sides)))  # type: ignore[arg-type]
+    assert text == (wanted and f"compiled for another TPU, with tiles of {wanted}")
