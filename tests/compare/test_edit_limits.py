@@ -41,7 +41,8 @@ def _one_device(monkeypatch: pytest.MonkeyPatch) -> None:
         ((8, 64), (64, 8), True), ((512, 2048), (2048, 512), True),  # transposed
         ((16, 64), (32, 32), False),  # twice as many heads, of half the size
         ((8, 1024), (16, 512), False),
-        ((1, 64), (8, 8), True), ((1, 64), (7, 8), False), ((1, 64), (8, 9), False),
+        ((2, 1, 64), (2, 8, 8), True), ((2, 1, 64), (2, 7, 8), False), ((2, 1, 64), (2, 8, 9), False),
+        ((64, 512), (8, 4096), False),  # fewer samples, of more tokens
         ((16, 16), (16, 4096), False), ((16, 16), (16, 16), False),
         ((16, 4096), (16, 4096, 2), False), ((16, 0), (0, 16), False),
     ],
