@@ -62,7 +62,7 @@ def test_a_checkpointed_loop_with_as_many_samples_as_iterations(batch: int, make
 
 @pytest.mark.parametrize(("tensorflow", "n"), [(True, 0), (False, 1)])
 def test_loops_of_recurrent_layers_of_tensorflow(tensorflow: bool, n: int, make: Make) -> None:
-    """Keras has them: nobody can checkpoint their bodies."""
+    """Keras writes these loops, so users cannot checkpoint their bodies."""
     forward, backward = (
         ("model/lstm/while", "gradient_tape/model/lstm/mul") if tensorflow
         else ("jit(f)/jvp()/while", "jit(f)/transpose(jvp())/mul")

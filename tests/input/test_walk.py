@@ -51,7 +51,7 @@ def test_an_empty_path_is_no_stem(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_listed_file_that_cannot_be_examined() -> None:
-    """It is examined again as a link would be, and what is wrong with it is said then."""
+    """It is treated like a link, and errors are reported when the link is resolved."""
 
     class Entry:
         def is_file(self, *, follow_symlinks: bool) -> bool:

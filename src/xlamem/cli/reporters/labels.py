@@ -9,7 +9,7 @@ from itertools import accumulate, takewhile
 from ...formatting import shorten, shorten_distinct
 
 _MOVES = r"(?:[a-z-]+ )*"
-"""What the name of a buffer begins with that only moves the bytes of another: "copy of "."""
+"""The prefix of the name of a buffer that only moves bytes, such as "copy of "."""
 _KEY = r"\['([^'\[\]]+)'\]"
 """A key of a nested dictionary of arguments, as in ``params['layers']['w']``."""
 _PRIMITIVE = r"/[a-z][a-z_]+"

@@ -92,7 +92,7 @@ def _batches(a: LayerActivations) -> list[Batch]:
         size = 0 if excluded else shared[code]
         is_named = not name.startswith(UNNAMED)
         if a.is_training:
-            ambiguous = bool(size) and _has_other_place(a, members, value[is_input & (codes != code)], size)
+            ambiguous = bool(size) and _is_no_batch(a, members, value[is_input & (codes != code)], size)
         else:
             ambiguous = bool(size) and _is_ambiguous(a, value, codes, code, shared, state, is_named)
         if size and not ambiguous and not _is_of_features(a, size):
@@ -106,13 +106,13 @@ def _batches(a: LayerActivations) -> list[Batch]:
     return found
 
 
-def _has_other_place(a: LayerActivations, argument: Ints, others: Ints, size: int) -> bool:
-    """Return whether a leading dimension of an argument is none of samples: two arguments share another relation.
+def _is_no_batch(a: LayerActivations, argument: Ints, others: Ints, size: int) -> bool:
+    """Return whether the leading dimension of an argument is not a batch, because of how it recurs in two arguments.
 
     Pairs of the residues of a protein have their number twice. The sequences that are aligned with it have it later.
     """
     dimensions = a.dimensions[others]
-    if (_n_times(a, argument, size) > 1).any():
+    if (_count(a, argument, size) > 1).any():
         return bool(((dimensions == size).any(axis=1) & (dimensions[:, 0] != size)).any())
     is_only = len(argument) == 1 and not (dimensions[:, 0] == size).any()
     is_pairs = (dimensions[:, 0] > 1) & (dimensions[:, :1] == dimensions[:, 1:]).any(axis=1)
@@ -125,10 +125,10 @@ def _is_repeated(a: LayerActivations, inputs: Ints, size: int) -> bool:
     Tokens have no other dimensions than samples and positions.
     """
     inputs = inputs[a.dimensions[inputs, 0] == size]
-    return not _are_indices(a, inputs).all() and bool((_n_times(a, inputs, size) > 1).all())
+    return not _are_indices(a, inputs).all() and bool((_count(a, inputs, size) > 1).all())
 
 
-def _n_times(a: LayerActivations, values: Ints, size: int) -> Ints:
+def _count(a: LayerActivations, values: Ints, size: int) -> Ints:
     """Return how many dimensions of each array have this size."""
     n: Ints = (a.dimensions[values] == size).sum(axis=1)
     return n

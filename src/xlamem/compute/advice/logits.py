@@ -98,8 +98,7 @@ def _logits(a: LoopActivations) -> Logits | None:
         stacked |= stacks.members
     for value in _largest(dimensions[forward], p.extent[forward]):
         value = forward[value]
-        same = (dimensions == dimensions[value]) & ~gathered
-        alike = same | _are_slices(a, value)
+        alike = ((dimensions == dimensions[value]) | _are_slices(a, value)) & ~gathered
         of_product = alike & flags_of(is_product, p.instruction_row)
         products = np.unique(p.instruction_row[of_product])
         # Between the logits of two models, the second one computes its activations.

@@ -58,7 +58,7 @@ class _Loops(NamedTuple):
 
     n: int
     parts: list[Stacks]
-    """Their stacks; those of the largest one if they share memory, because what it saves is saved for all of them."""
+    """Their stacks. Of loops that share memory, only the largest: what it saves is saved for all of them."""
 
     @property
     def first(self) -> Stacks:
@@ -80,9 +80,11 @@ def _similar(a: LayerActivations, stacks: Sequence[Stacks]) -> Iterator[_Loops]:
         scope = a.common_scope(s.values)[0] or ""
         groups.setdefault((s.trips, s.checkpointed, scope if "*" in scope else s.loop), []).append(s)
     for group in groups.values():
-        shares = np.sum([s.members for s in group], axis=0).max(initial=0) > 1
-        largest = max(group, key=lambda s: int(a.p.extent[s.values].sum()))
-        yield _Loops(len(group), [largest] if shares else group)
+        parts: list[Stacks] = []
+        for s in sorted(group, key=lambda s: -int(a.p.extent[s.values].sum())):
+            if not any((s.members & part.members).any() for part in parts):
+                parts.append(s)
+        yield _Loops(len(group), parts)
 
 
 def _recomputed_loops(a: LayerActivations, loops: _Loops) -> Intervention:
