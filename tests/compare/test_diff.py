@@ -343,6 +343,7 @@ def test_another_chip_is_named_first(named: bool, tmp_path: Path) -> None:
     first, *others = ranked_edits(d)
     tiles = "another TPU, with tiles of 16 rows for bf16 instead of 8"
     assert first["text"] == f"compiled for {'TPU7x instead of TPU v5e' if named else tiles}"
+    assert first["evidence"] == ("files" if named else "buffers")
     assert {row["kind"] for row in others}.isdisjoint({"rematerialization", "instructions", "operations", "flags"})
     assert not texts(diff(a, a), "compiler")
 

@@ -67,7 +67,7 @@ def context(**about: Any) -> Any:
     rows, names = Rows(), SimpleNamespace(texts=pa.array([], pa.string()))
     return SimpleNamespace(**{"rows": rows, "op_names": (names, names), "none": np.zeros(rows.n, bool),
                               "platforms_differ": False, "platforms": {None}, "other_chip": None, "devices": (1, 1),
-                              "has_hlo": True, "has_names": True, **about})  # fmt: skip
+                              "has_chips": False, "has_hlo": True, "has_names": True, **about})  # fmt: skip
 
 
 def texts(found: Any) -> list[str]:

@@ -47,17 +47,20 @@ def features_of(module: Mapping[str, Any]) -> set[str]:
 
 
 def chip_of(p: Program) -> str | None:
-    """Return the chip that a program was compiled for, such as `TPU v5e` or `sm_9.0`; None if the dump names none."""
+    """Return the chip that a program was compiled for, as the dump names it; None if it names none.
+
+    `TPU_VERSION_VIPERFISH lite` is an example, and `sm_9.0`.
+    """
     target: str | None = module_of(p)["target"]
     arguments = flags_by_role(p).get(TARGET, {})
     parts = (arguments.get(f"tpu_topology_args.{name}", "").strip('"') for name in ("version", "variant"))
     version = " ".join(filter(None, parts))
-    return target or CHIPS.get(version, version) or None
+    return target or version or None
 
 
 def other_chip(a: str | None, b: str | None) -> str | None:
-    """Say that two chips differ; None if they do not, or one is not known."""
-    return f"{FOR_CHIP}{b} instead of {a}" if a and b and a != b else None
+    """Say that two chips, as dumps name them, differ; None if they do not, or one is not known."""
+    return f"{FOR_CHIP}{CHIPS.get(b, b)} instead of {CHIPS.get(a, a)}" if a and b and a != b else None
 
 
 def other_changelist(a: int | None, b: int | None) -> str | None:

@@ -176,12 +176,20 @@ class Context:
         return self.m.a.tables.platform != self.m.b.tables.platform
 
     @cached_property
+    def _chips(self) -> tuple[str | None, str | None]:
+        return chip_of(self.m.a), chip_of(self.m.b)
+
+    @property
+    def has_chips(self) -> bool:
+        """Whether the files of both dumps name the chip."""
+        return all(self._chips)
+
+    @cached_property
     def other_chip(self) -> str | None:
         """What says that both programs were compiled for different chips, as a clause."""
         if self.platforms_differ:
             return None
-        a, b = (chip_of(p) for p in (self.m.a, self.m.b))
-        return other_chip(a, b) if a and b else self._chip_of_other_layouts()
+        return other_chip(*self._chips) if self.has_chips else self._chip_of_other_layouts()
 
     def _chip_of_other_layouts(self) -> str | None:
         """Say that chips differ if only one side has bfloat16 arrays in tiles of 16 rows that both sides have.

@@ -443,7 +443,7 @@ def compiler(c: Context) -> Iterator[Edit]:
     """
     a, b = (module_of(p) for p in (c.m.a, c.m.b))
     if c.other_chip:
-        yield Edit("compiler", c.other_chip, c.none, "files")
+        yield Edit("compiler", c.other_chip, c.none, "files" if c.has_chips else "buffers")
     if c.platforms_differ:
         text = f"compiled for {b['platform'] or 'an unknown platform'} instead of {a['platform'] or 'an unknown one'}"
         yield Edit("compiler", text, c.none, "files")

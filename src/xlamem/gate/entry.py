@@ -89,7 +89,7 @@ class Entry:
     rest: int = 0
     """Bytes at the peak in groups that are not listed."""
     chip: str | None = None
-    """The chip that the program was compiled for, if the dump names it."""
+    """The chip that the program was compiled for, as the dump names it; None if it names none."""
     test: str | None = None
     """The test that compiles the program, in the baseline of a file of tests."""
 
