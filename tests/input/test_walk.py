@@ -12,6 +12,7 @@ import stat
 import sys
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -489,6 +490,29 @@ def test_fsspec_uris(tmp_path: Path) -> None:
                 find(base + missing)
     finally:
         memory.rm(root, recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("root", "opened"),
+    [
+        ("gs://b", "gs://b?retry_limit_seconds=30"),
+        ("gcs://b?endpoint_override=c", "gcs://b?endpoint_override=c&retry_limit_seconds=30"),
+        ("gs://b?retry_limit_seconds=5", "gs://b?retry_limit_seconds=5"),
+        ("gs://b?a=1&retry_limit_seconds=5", "gs://b?a=1&retry_limit_seconds=5"),
+        ("s3://gs", "s3://gs"),
+    ],
+)
+def test_google_is_tried_for_half_a_minute(root: str, opened: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a network, its library would try for fifteen."""
+    asked: list[str] = []
+
+    def from_uri(uri: str) -> tuple[None, str]:
+        asked.append(uri)
+        return None, ""
+
+    monkeypatch.setattr(filesystems, "arrow_fs", SimpleNamespace(FileSystem=SimpleNamespace(from_uri=from_uri)))
+    assert filesystems._arrow_filesystem.__wrapped__(root) == (None, "")
+    assert asked == [opened]
 
 
 def test_pyarrow_uris(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

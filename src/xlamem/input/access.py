@@ -47,4 +47,5 @@ def standard_input() -> bytes:
 
 
 def _first_line(text: str) -> str:
-    return text.partition("\n")[0]
+    """Return the first line, without the details that Google's library adds to its messages."""
+    return text.partition("\n")[0].partition(" error_info=")[0]

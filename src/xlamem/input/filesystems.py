@@ -19,6 +19,9 @@ from .access import WILDCARD, system_errors
 
 _GLOB_TOKEN = re.compile(r"(\*\*/|\*\*|\*|\[!?\]?[^]]*\])")
 _GLOB_REGEX = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
+_GOOGLE = re.compile(r"(?:gs|gcs)://(?!.*[?&]retry_limit_seconds=)")
+_RETRY_SECONDS = 30
+"""How long Google Cloud Storage is tried again, unless the URI has a limit; its library takes 15 minutes."""
 
 
 def filesystem(uri: str) -> tuple[arrow_fs.FileSystem, str]:
@@ -90,6 +93,8 @@ def _arrow_root(uri: str) -> tuple[arrow_fs.FileSystem, str] | None:
 @lru_cache(maxsize=64)
 def _arrow_filesystem(root: str) -> tuple[arrow_fs.FileSystem, str] | None:
     """Return pyarrow's filesystem at the root of a URI, or None. Cached because some filesystems access the network."""
+    if _GOOGLE.match(root):
+        root += f"{'&' if '?' in root else '?'}retry_limit_seconds={_RETRY_SECONDS}"
     try:
         system, path = arrow_fs.FileSystem.from_uri(root)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
