@@ -219,7 +219,7 @@ def test_a_peak_that_moved(more: Row, text: str) -> None:
 
 def test_a_difference_in_a_terminal() -> None:
     same = view(difference([account(TOTAL, 5, 5)], edits=[edit("flags", 0)]))
-    assert repr(same) == "<xlamem.Diff: Nothing changed: 5 B must fit, 5 B in use at the peak.>"
+    assert repr(same) == "<xlamem.Diff: No buffer changed: 5 B must fit, 5 B in use at the peak.>"
     rows = [buffer((20 - i) * MIB, op_name=f"jit(f)/w{i}/x") for i in range(12)]
     total = account(TOTAL, 0, 210 * MIB, moved=36 * MIB, in_use_a=4)
     lines = repr(view(difference([total], buffers=rows))).splitlines()

@@ -61,7 +61,8 @@ def verdict(d: DiffTables) -> str:
     total = d.accounts.slice(0, 1).to_pylist()[0]
     if d.is_same:
         in_use = f", {size(total['peak_b'])} in use at the peak" if d.has_peaks else ""
-        return f"{prefix}Nothing changed: {size(total['reserved_b'])} must fit{in_use}."
+        what = "No buffer" if other_edits(d) else "Nothing"
+        return f"{prefix}{what} changed: {size(total['reserved_b'])} must fit{in_use}."
     cause = main_cause(d)
     because = f": {cause['text'] if cause else NOTHING_ELSE}"
     if not d.device_total_change and not d.peak_change:
@@ -89,6 +90,12 @@ def main_cause(d: DiffTables) -> Row | None:
     """Return the edit that explains the change best, or None if no edit was found."""
     edits = ranked_edits(d)
     return edits[0] if edits else None
+
+
+def other_edits(d: DiffTables) -> list[Row]:
+    """Return the edits that the verdict does not state. Other names of operations alone are no change."""
+    edits = ranked_edits(d)
+    return [e for e in edits if e["kind"] != "operations"] if d.is_same else edits[1:]
 
 
 def ranked_edits(d: DiffTables) -> list[Row]:

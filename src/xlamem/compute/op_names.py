@@ -356,8 +356,10 @@ def phases(names: pa.Array) -> pa.Array:
     operations that a backward pass repeats as `rematted_computation`. TensorFlow marks its backward pass only, which
     names what is differentiated, and PyTorch/XLA parts of it.
     """
-    is_optimizer = _matches(names, _OPTIMIZER) & ~_matches(names, _FORWARD)
-    conditions = [are_recomputed(names), are_backward(names), are_forward(names), is_optimizer]
+    forward, recomputed = _of_tensorflow(names)
+    of_jax = _matches(names, _FORWARD)
+    is_optimizer = _matches(names, _OPTIMIZER) & ~of_jax
+    conditions = [_matches(names, _RECOMPUTED) | recomputed, are_backward(names), of_jax | forward, is_optimizer]
     fields = pa.StructArray.from_arrays([arrow_array(c) for c in conditions], ["r", "b", "f", "o"])
     return pc.case_when(fields, "recompute", "backward", "forward", "optimizer")
 

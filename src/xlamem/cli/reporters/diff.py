@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ...compare.difference import Diff
 from ...compare.groups import difference_groups, of_account
-from ...compare.verdict import LINES, ranked_edits, signed
+from ...compare.verdict import LINES, other_edits, signed
 from ...compare.view import moved, numbers
 from ...compare.wording import OTHER_EDITS, label, mark, relative, shapes, share, sources
 from ...compute.bills import DEVICE_TOTAL
@@ -89,9 +89,8 @@ class Comparison:
         return sorted(((LINES[line], n) for line, n in changes.items() if n), key=lambda pair: -abs(pair[1]))
 
     def other_edits(self) -> list[Row]:
-        """Return the edits that the verdict does not state. Other names of operations alone are no change."""
-        edits = ranked_edits(self.diff)
-        return [e for e in edits if e["kind"] != "operations"] if self.diff.is_same else edits[1:]
+        """Return the edits that the verdict does not state."""
+        return other_edits(self.diff)
 
     def problems(self) -> list[str]:
         """Return a sentence for each problem of each dump."""
