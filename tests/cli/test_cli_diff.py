@@ -404,7 +404,7 @@ def test_how_to_see_one_of_several(run: Any, tmp_path: Path) -> None:
     """A name that selects a program on both sides is stated."""
     a, b = tmp_path / "a", tmp_path / "b"
     for side, program in ((a, SCAN), (b, REMAT)):
-        shutil.unpack_archive(program, side)
+        shutil.unpack_archive(program, side, filter="data")
         shutil.copytree(OLDER, side / "older")
     (path,) = (b / "older").glob("*-buffer-assignment.txt")
     text = path.read_text()
