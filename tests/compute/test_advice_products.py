@@ -237,6 +237,27 @@ def test_more_classes_than_features(features: int, n: int, make: Make) -> None:
     assert len(advice(program(make, [weights, *logits]), "loss")) == n
 
 
+FROZEN = argument("p['emb']", "bf16[4096,32]", 0, uses="  dot.2, operand 1")
+ADAPTER = argument("a['lora']", "f32[256,8,2]", 1)
+ADAPTER = ADAPTER._replace(allocation=ADAPTER.allocation[:-1] + ", maybe-live-out:")
+
+
+@pytest.mark.parametrize(
+    ("shape", "n"),
+    [
+        ("bf16[4096,32]", 1), ("bf16[1,4096,32]", 1), ("bf16[32,4096]", 1), ("bf16[2048,4096]", 1),
+        ("bf16[2049,4096]", 0), ("bf16[2,4096,32]", 0), ("bf16[64,4096]", 0), ("bf16[4096]", 0), ("bf16[2048,32]", 0),
+    ],
+)  # fmt: skip
+def test_logits_of_a_frozen_model(shape: str, n: int, make: Make) -> None:
+    """An adapter is trained, which has a dimension of the samples, too; the frozen weights have no gradient.
+
+    Labels, whose dimensions are samples and classes, are no weights.
+    """
+    rows = advice(program(make, [FROZEN._replace(shape=shape), ADAPTER, HIDDEN, LOGITS, SOFTMAX]), "loss")
+    assert [row["lower"] for row in rows] == [int(0.7 * (2 * LOGITS_BYTES * 7 // 8))] * n
+
+
 def test_logits_smaller_than_the_gradient_of_their_weights(make: Make) -> None:
     shape = "f32[8,4096]"
     assert loss_advice(make, LOGITS._replace(shape=shape), SOFTMAX._replace(shape=shape)) == []

@@ -86,6 +86,27 @@ def test_phases(name: str, phase: str | None) -> None:
     assert phases(names(name)).to_pylist() == [phase]
 
 
+TWICE = {
+    "jit(f)/jvp(vmap(jvp(conv_1)))/mul": "forward",
+    "jit(f)/jvp(vmap(transpose(jvp(conv_1))))/mul": "forward",
+    "jit(f)/while/body/jvp(transpose(jvp()))/mul": "forward",
+    "jit(f)/transpose(jvp(vmap(jvp(conv_1))))/mul": "backward",
+    "jit(f)/transpose(jvp(vmap(transpose(jvp(conv_1)))))/mul": "backward",
+    "jit(f)/transpose(jvp(a))/jvp(b)/transpose": "backward",
+    "jit(f)/vmap(transpose(jvp(a)))/mul": "backward",
+    "jit(f)/add": None,
+}
+"""Phases of a program that differentiates gradients."""
+
+
+def test_phases_of_gradients_of_gradients() -> None:
+    """The inner backward pass is a part of what the outer one differentiates."""
+    assert phases(names(*TWICE)).to_pylist() == [*TWICE.values()]
+    # Forward over reverse, as for products with the Hessian: there is no other backward pass.
+    inner = "jit(f)/jvp(transpose(jvp(a)))/mul"
+    assert phases(names("jit(f)/jvp(jvp(a))/mul", inner)).to_pylist() == ["forward", "backward"]
+
+
 TENSORFLOW = {
     "functional_1/block_1_1/dense_2_1/MatMul": "forward",
     "functional_1/block_1_1/einsum/Einsum": "forward",

@@ -339,6 +339,10 @@ _RECOMPUTED = r"\brematted_computation\b"
 _BACKWARD = r"\btranspose\(|(?:^|/)gradient_tape/|^gradients(?:_\d+)?/|(?:^|/)aten__\w+_backward"
 """Op_names of the backward pass, by JAX, by TensorFlow, and by PyTorch/XLA, which names parts of it like the forward
 pass (`aten__mm`)."""
+_TWICE = r"\btranspose\((?:\w+\()+transpose\("
+"""Op_names of a backward pass of a backward pass, in programs that differentiate gradients, such as meta-learning."""
+_INNER_BACKWARD = r"^(?:[^/]*/)*?(?:(?:p?jit|vmap|pmap|named|shard_map)\()*jvp\((?:\w+\()*transpose\("
+"""Op_names of a backward pass that is differentiated itself: in these programs, a part of the forward pass."""
 _TAPES = (
     r"^gradient_tape/(?P<root>[^/]+)",
     r"^gradients(?:_\d+)?/(?P<root>[^/]+?)_grad/",
@@ -365,8 +369,9 @@ def phases(names: pa.Array) -> pa.Array:
 
 
 def are_backward(names: pa.Array) -> Mask:
-    """Return which op_names belong to a backward pass."""
-    return _matches(names, _BACKWARD)
+    """Return which of the op_names of a program belong to its backward pass."""
+    backward = _matches(names, _BACKWARD)
+    return backward & ~_matches(names, _INNER_BACKWARD) if _matches(names, _TWICE).any() else backward
 
 
 def are_forward(names: pa.Array) -> Mask:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from ... import kernels as pc
 from ..aliasing import is_partitioned
 from ..columns import Ints, Mask, flags_of
+from ..layout import PARAMETER
 from ..op_names import matching
 from ..origins import has_opcode, uses_of
 from ..program import CLONE, distinct_rows
@@ -138,31 +139,46 @@ def _split(a: Activations, value: int, heads: int) -> Logits | None:
     p, own = a.p, [d for d in a.dimensions[value].tolist() if d > 1]
     if a.is_like_state[value]:
         return None
-    classes = _classes(a, value)
-    if classes is None:
+    classes, weights = _classes(a, value)
+    if not classes:
         return _split_pairs(a, value, own)
     chunks, samples = max(((largest_divisor(d, MAX_CHUNKS), d) for d in own if d != classes), default=(1, 1))
-    if chunks < 2:
+    if chunks < 2 or not _are_many(a, classes, weights):
         return None
-    weights = np.flatnonzero(_are_weights(a) & (a.dimensions == classes).any(axis=1))
-    if classes < MORE_CLASSES * a.elements[weights].max() / classes:
-        return None
+    updated = weights[a.is_state[weights]]
     members = a.w.in_arena & ((a.elements == a.elements[value]) | _are_slices(a, value)) & ~a.is_like_state
     members &= (a.dimensions == classes).any(axis=1) & ~_are_gathered(a)
-    return Logits(members, samples, chunks, heads * int(p.extent[weights].max()))
+    return Logits(members, samples, chunks, heads * int(p.extent[updated].max(initial=0)))
 
 
-def _are_weights(a: Activations) -> Mask:
-    """Return which values are matrices that are updated."""
-    found: Mask = a.is_state & (a.dimensions[:, 1] > 0)
+def _classes(a: Activations, value: int) -> tuple[int, Ints]:
+    """Return the dimension of classes of logits, and the weights that have it, too; 0 if these are no logits.
+
+    The weights of a frozen model, as adapters are trained for, are not updated.
+    """
+    own, found = [d for d in a.dimensions[value].tolist() if d > 1], (0, np.empty(0, np.int64))
+    for is_weight in (a.is_state & (a.dimensions[:, 1] > 0), _are_frozen(a, own)):
+        of_weights = [d for d in own if (a.dimensions[is_weight] == d).any()]
+        if of_weights:
+            classes = own[-1] if own[-1] in of_weights else max(of_weights)
+            weights = np.flatnonzero(is_weight & (a.dimensions == classes).any(axis=1))
+            if _are_many(a, classes, weights):
+                return classes, weights
+            found = found if found[0] else (classes, weights)
     return found
 
 
-def _classes(a: Activations, value: int) -> int | None:
-    """Return the dimension of classes of logits, which weights have, too; None if these are no logits."""
-    own = [d for d in a.dimensions[value].tolist() if d > 1]
-    of_weights = [d for d in own if (a.dimensions[_are_weights(a)] == d).any()]
-    return own[-1] if own and own[-1] in of_weights else max(of_weights, default=None)
+def _are_many(a: Activations, classes: int, weights: Ints) -> bool:
+    """Return whether there are so many classes that the logits are large."""
+    return bool(classes >= MORE_CLASSES * a.elements[weights].max() / classes)
+
+
+def _are_frozen(a: Activations, own: list[int]) -> Mask:
+    """Return which values are arguments that are not updated, and matrices with one of these dimensions."""
+    dimensions = np.where(a.dimensions > 1, a.dimensions, 0)
+    is_matrix = ((dimensions > 0).sum(axis=1) == 2) & (np.isin(dimensions, own).sum(axis=1) == 1)
+    found: Mask = is_matrix & (a.p.category == PARAMETER)[a.p.owner] & ~a.is_state
+    return found
 
 
 def _are_slices(a: Activations, value: int) -> Mask:
@@ -172,7 +188,7 @@ def _are_slices(a: Activations, value: int) -> Mask:
     column = differs.argmax(axis=1)
     size, own = dimensions[np.arange(len(column)), column], dimensions[value, column]
     is_near = np.minimum(size, own) >= (1 - MAX_SLICED) * np.maximum(size, own)
-    found: Mask = (differs.sum(axis=1) == 1) & is_near & (own != (_classes(a, value) or own)) & ~a.is_like_state
+    found: Mask = (differs.sum(axis=1) == 1) & is_near & (own != (_classes(a, value)[0] or own)) & ~a.is_like_state
     return found
 
 
