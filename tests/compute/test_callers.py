@@ -236,17 +236,21 @@ def test_a_buffer_of_a_library_has_the_line_of_the_model(make: Callable[..., Pat
 
 
 @pytest.mark.parametrize(
-    ("own", "line"),
+    ("own", "place", "line"),
     [
-        ("transpose(jvp())/broadcast_in_dim", 29),
-        ("while/body/closed_call", 14),  # says nothing: the line may be that of the whole loop
+        ("transpose(jvp())/broadcast_in_dim", ' source_file="/m/train.py" source_line=29', 29),
+        ("transpose(jvp())/broadcast_in_dim", "", 14),
+        # This says nothing: the line may be that of the whole loop.
+        ("while/body/closed_call", ' source_file="/m/train.py" source_line=29', 14),
     ],
 )
-def test_a_value_named_after_its_reader_has_its_own_line(own: str, line: int, make: Callable[..., Path]) -> None:
+def test_a_value_named_after_its_reader_has_its_own_line(
+    own: str, place: str, line: int, make: Callable[..., Path]
+) -> None:
     """The gradient of a mean is broadcast; what reads it first is a division."""
-    at = 'op_name="jit(f)/{}" source_file="/m/train.py" source_line={}'
-    broadcast = f"f32[16] broadcast(%c), dimensions={{}}, metadata={{{at.format(own, 29)}}}"
-    divide = f"f32[16] divide(%b, %b), metadata={{{at.format('jvp()/div', 14)}}}"
+    broadcast = f'f32[16] broadcast(%c), dimensions={{}}, metadata={{op_name="jit(f)/{own}"{place}}}'
+    at = 'op_name="jit(f)/jvp()/div" source_file="/m/train.py" source_line=14'
+    divide = f"f32[16] divide(%b, %b), metadata={{{at}}}"
     members = attacks.dump(
         [value(1, "b", 64), value(2, "d", 64, offset=64)],
         records=[record(1, "b", broadcast, uses="  d, operand 0"), record(2, "d", divide)],

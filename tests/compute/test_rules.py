@@ -663,6 +663,19 @@ def test_the_arena_with_most_temporaries_of_vmem(sizes: tuple[int, int], make: M
     assert found["peak_memory_in_bytes"] == 64
 
 
+@pytest.mark.parametrize(("cut", "most"), [(0, 64), (1, None)])
+def test_uses_in_a_file_that_is_truncated(cut: int, most: int | None, make: Make) -> None:
+    """Values of VMEM are live until their last use, which may be in the part that is missing."""
+    values = [value(i, f"v.{i}", 64, 64 * i, color=1) for i in range(2)]
+    allocations = f"allocation 0: size 128, color 1, preallocated-temp:\n{''.join(values)}"
+    records = [record(i, f"v.{i}", uses=f"  s.{2 * i + 1}, operand 0") for i in range(2)]
+    members = attacks.dump([], allocations=allocations, records=records, ranges=["v.0{}:0-3", "v.1{}:2-3"])
+    text = members["buffer-assignment-values"]
+    members["buffer-assignment-values"] = text[: len(text) - cut]
+    p = program(xlamem.read(make(members, "cl_1004524046.after_optimizations")))
+    assert {i.field: i.bytes for i in inferred_analysis(p)}.get("peak_memory_in_bytes") == most
+
+
 @pytest.mark.parametrize(("sizes", "text"), [
     ((81, 9, 10), "nearly all slots of 64 bytes that hold 40 bytes"),
     ((80, 10, 10), "nearly all slots that nothing else ever uses"),
