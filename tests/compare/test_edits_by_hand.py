@@ -29,7 +29,7 @@ from xlamem.compare.program_edits import (
     operations,
 )
 from xlamem.compare.rest_edits import dimensions_of_rest, element_types_of_rest
-from xlamem.compare.rows import Differences, Shape, shape_text
+from xlamem.compare.rows import Differences, Shape, ShapePairs, shape_text
 from xlamem.compare.shape_edits import Collectives, conversions, dimensions, element_types, loops, retyped
 from xlamem.compute.layout import CONSTANT
 
@@ -596,6 +596,22 @@ def test_slices_of_arguments_that_are_sharded_less(
 
 
 @pytest.mark.parametrize(
+    ("devices", "n", "resized"),
+    [((1, 4), 1, True), ((4, 1), 1, True), ((0, 0), 4, True), ((0, 0), 1, False), ((1, 2), 2, False)],
+)
+def test_arguments_that_each_device_has_a_part_of(
+    devices: tuple[int, int], n: int, resized: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The header tells the number of devices, or else the collectives do."""
+    monkeypatch.setattr(shape_edits, "_collectives", lambda c: (collectives(1), collectives(n, all_reduce=2)))
+    row, a, b = np.zeros(1, np.int64), pa.array(["f32[8,3]"]), pa.array(["f32[2,3]"])
+    i = SimpleNamespace(matched=(row, row), sharded_alike=lambda *_: row > 0,
+                        shape_pairs=lambda *_: ShapePairs(a, b, row))  # fmt: skip
+    left, right = shape_edits._resized_per_device(context(devices=devices, interface=i))
+    assert (len(left), len(right)) == (resized, resized)
+
+
+@pytest.mark.parametrize(
     ("before", "after", "found", "text"),
     [
         (collectives(1), collectives(all_reduce=2), [((8,), (2,), 50)],
@@ -777,9 +793,9 @@ def test_other_compilers(a: Any, b: Any, text: str | None) -> None:
 
 
 def test_memory_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arguments by their spaces, then all buffers that moved."""
-    def program(spaces: list[int]) -> Any:
-        numbers = pa.table({"parameter_number": list(range(len(spaces)))})
+    """Arguments by their spaces, then all buffers that moved. Arguments of contributions have the numbers of B."""
+    def program(spaces: list[int], first: int = 0) -> Any:
+        numbers = pa.table({"parameter_number": [first + i for i in range(len(spaces))]})
         return SimpleNamespace(
             spaces=[SimpleNamespace(name=name) for name in ("hbm", "vmem", "host")],
                 space_of_allocation=np.array(spaces),
@@ -788,7 +804,7 @@ def test_memory_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
 
     names = SimpleNamespace(names=pa.array(list("wxyz")), allocation=np.arange(4))
     everything = np.arange(4), np.arange(4)
-    c = context(m=SimpleNamespace(a=program([0, 0, 0, 1]), b=program([1, 1, 0, 2])),
+    c = context(m=SimpleNamespace(a=program([0, 0, 0, 1], first=9), b=program([1, 1, 0, 2])),
                 interface=SimpleNamespace(matched=everything, a=names, b=names))  # fmt: skip
     c.rows.table = pa.table({"argument": [0, 3, None]})
     c.rows.is_in = lambda column, texts: np.array([1, 1, 0], bool) & (column[:12] != "memory_space")
