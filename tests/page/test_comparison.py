@@ -17,7 +17,7 @@ from pairs import Pair, stored
 import xlamem
 from xlamem.compare.difference import Diff, diff
 from xlamem.page.alignment import MAX_RUNS, longest_increasing
-from xlamem.page.comparison import MAX_GROUPS, Difference, Waterfall, _buffer_rows, difference
+from xlamem.page.comparison import MAX_GROUPS, Difference, Waterfall, _buffer_rows, _n_listed, difference
 from xlamem.page.model import as_json
 
 
@@ -131,6 +131,18 @@ def test_smaller_groups_are_one_row() -> None:
             assert len(rest) <= 1
             found = found or bool(rest)
     assert found
+
+
+@pytest.mark.parametrize(
+    ("change", "n"),
+    [
+        ([], 0), ([-7], 1), ([0, 0], 2), ([1000, -1], 2), ([-1000, 4], 2), ([1000, 5, -1], 3), ([1000, 5, -4, 1], 2),
+        ([9] * 21, 21), ([-9] * 22, 20),
+    ],
+)  # fmt: skip
+def test_groups_with_a_row_of_their_own(change: list[int], n: int) -> None:
+    """A single smaller group has one too: the row of several takes as much room."""
+    assert _n_listed(np.array(change, np.int64)) == n
 
 
 def test_edits_are_those_that_the_terminal_ranks() -> None:

@@ -6,12 +6,14 @@ import json
 import re
 import shutil
 import tarfile
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import attacks
 import jsonschema
 import pytest
 from conftest import DUMPS
@@ -68,6 +70,17 @@ def test_equal_dumps_are_one_row(tmp_path: Path) -> None:
     shutil.copytree(DUMPS / "cpu-jaxlib-0.5.3-tuple3", tmp_path / "other")
     found = list_programs(tmp_path).programs
     assert sorted(listed.occurrences for listed in found) == [1, 2]
+
+
+def test_dumps_of_one_interface_are_not_one_program(make: Callable[..., Path]) -> None:
+    """Without live ranges, it is not known whether they are the same: their text says so."""
+    for size in (8, 8, 16):
+        arena = f"allocation 1: size {size}, preallocated-temp:\n{attacks.value(1, 't', 8)}"
+        parameter = "allocation 0: size 8, parameter 0, shape |f32[2]| at ShapeIndex {}:\n" + attacks.value(0, "p", 8)
+        members = attacks.dump([], allocations=parameter + arena)
+        folder = make({"buffer-assignment": members["buffer-assignment"]})
+    found = list_programs(folder.parent).programs
+    assert sorted((listed.must_fit, listed.occurrences) for listed in found) == [(16, 2), (24, 1)]
 
 
 def test_fits_is_that_of_the_dump() -> None:
@@ -210,6 +223,24 @@ def test_a_program_that_cannot_be_built_has_no_page(tmp_path: Path, listing: Lis
     assert directory["rows"][0]["program"] == -1
     assert directory["rows"][1]["program"] == 0
     assert directory["failed"][0]["error"] == "no page"
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_program_that_cannot_be_built_has_no_page_in_a_folder(number: int, tmp_path: Path, listing: Listing) -> None:
+    """Also one that is built after it is known that the pages do not fit one file."""
+    failing = listing.programs[number]
+    found = Listing([replace(p, read=lambda p=p: (p, p.read())) for p in listing.programs], [])  # type: ignore[misc]
+
+    def broken(pair: Any) -> dict[str, Any]:
+        program, dump = pair
+        if program is failing:
+            raise UsageError("no page")
+        return build(dump)
+
+    index = write_directory(found, tmp_path / "report.html", title="dumps", build=broken, cap=SMALL)
+    directory = data(index)["directory"]
+    assert [row["path"] for row in directory["rows"] if not row["file"]] == [failing.path]
+    assert [(failure["path"], failure["error"]) for failure in directory["failed"]] == [(failing.path, "no page")]
 
 
 def test_an_output_that_cannot_be_written(tmp_path: Path, listing: Listing) -> None:

@@ -29,7 +29,7 @@ from xlamem.compute.removal import saving_of
 from xlamem.compute.tree import NO_SCOPE, path_of
 from xlamem.input.find import Source
 from xlamem.page import buffers_model, scopes_model, spaces_model
-from xlamem.page.findings_model import N_DIAGNOSTICS
+from xlamem.page.findings_model import N_DIAGNOSTICS, diagnostic_rows
 from xlamem.page.spaces_model import phase_bands
 
 SCHEMA = json.loads(resources.files("xlamem.page").joinpath("report.schema.json").read_text("utf-8"))
@@ -313,6 +313,30 @@ def test_findings(source: Source) -> None:
         assert number["difference"] is None or number["difference"] == sum(c["bytes"] for c in number["causes"])
     assert program["n_diagnostics"] == dump.diagnostics.num_rows
     assert len(program["diagnostics"]) == min(dump.diagnostics.num_rows, N_DIAGNOSTICS)
+
+
+def test_diagnostics_without_a_place() -> None:
+    """What is not known of the place is null, and other columns are empty."""
+    texts = {"severity": "error", "code": "total_differs", "section": "total", "wanted": "8 bytes", "excerpt": None}
+    table = pa.Table.from_pylist([{**texts, "file": "a/b.txt", "line": None, "offset": None}])
+    del texts["section"]
+    (row,) = diagnostic_rows(table)
+    assert row == {**texts, "excerpt": "", "file": "b.txt", "line": None, "offset": None}
+
+
+def test_an_instruction_at_several_steps_runs_first_at_the_first_one() -> None:
+    """As a damaged schedule may say."""
+    steps = buffers_model._step_of_instruction(np.array([2, 0, -1, 0, 2]), 4)
+    assert steps.tolist() == [1, -1, 0, -1]
+
+
+def test_plateaus_of_a_page_of_a_memory_space() -> None:
+    plateau = {"first_step": 0, "last_step": 1, "bytes": 8}
+    plateaus = [{**plateau, "color": color, "page": page} for color, page in ((0, 0), (0, 1), (1, 1))]
+    row = {"number": 0, "memory_space": "hbm", "color": 0, "page": 1, "allocated": 8, "reserved": 8, "peak": 8,
+           "first_step": 0, "last_step": 1, "plateaus": 1}  # fmt: skip
+    p: Any = SimpleNamespace(tables=SimpleNamespace(platform="tpu"))
+    assert spaces_model._space(p, row, None, plateaus, {}, [8]).plateaus == [plateau]
 
 
 @every_dump
