@@ -486,12 +486,12 @@ def test_savings_name_an_allocation_by_its_number(make: Callable[..., Path]) -> 
 
 def test_the_first_clone_after_the_peak_saves_its_bytes(make: Callable[..., Path]) -> None:
     ranges = {"top": "3-3", "a": "0-1", "a.remat": "2-2", "a.remat2": "5-5", "a.remat3": "4-4"}
-    ranges |= {"b": "0-1", "b.remat": "3-4"}
+    ranges |= {"b": "0-1", "b.remat": "3-4", "b.remat2": "6-6"}
     values = [value(i, name, 512 if name == "top" else 64, 1024 * i) for i, name in enumerate(ranges)]
     members = attacks.dump(values, size=1 << 20, steps=8, ranges=[f"{name}{{}}:{at}" for name, at in ranges.items()])
     found = compute.rematerialized(xlamem.read(make(members))).to_pylist()
     saved = {row["instruction"]: row["saved"] for row in found}
-    assert saved == {"a.remat": 0, "a.remat2": 0, "a.remat3": 64, "b.remat": 0}
+    assert saved == {"a.remat": 0, "a.remat2": 0, "a.remat3": 64, "b.remat": 0, "b.remat2": 0}
     assert {row["instruction"] for row in found if row["at_peak"]} == {"b.remat"}
 
 
@@ -660,21 +660,22 @@ def test_what_these_loops_write_slice_by_slice(loops: str, wanted: list[int], ma
 
 
 @pytest.mark.parametrize(
-    ("compare", "iterations"),
+    ("compare", "limit", "iterations"),
     [
-        ("compare(%i, %n), direction=LT", 6),
-        ("compare(%i, %n), direction=GT", None),
-        ("compare(%i, %i), direction=LT", None),
+        ("compare(%i, %n), direction=LT", "constant(6)", 6),
+        ("compare(%i, %n), direction=GT", "constant(6)", None),
+        ("compare(%i, %i), direction=LT", "constant(6)", None),
+        ("compare(%i, %n), direction=LT", "parameter(6)", None),
     ],
 )
 def test_the_limit_of_a_loop_without_a_trip_count(
-    compare: str, iterations: int | None, make: Callable[..., Path]
+    compare: str, limit: str, iterations: int | None, make: Callable[..., Path]
 ) -> None:
     """What it carries may be written by a nested loop, whose slices are of another number."""
     condition = f"""%cond (u: (s32[], f32[6,8], f32[4,8])) -> pred[] {{
   %u = (s32[], f32[6,8], f32[4,8]) parameter(0)
   %i = s32[] get-tuple-element(%u), index=0
-  %n = s32[] constant(6)
+  %n = s32[] {limit}
   ROOT %lt = pred[] {compare}
 }}
 """
@@ -688,7 +689,7 @@ def test_the_limit_of_a_loop_without_a_trip_count(
     values += [value(5, "lt", 1, 512, "pred[]"), value(6, "n", 4, 768, "s32[]")]
     records = [record(n, f"w{{{n // 2 + 1}}}", loop, positions=f"  w {{{n // 2 + 1}}}") for n in (1, 3)]
     records += [record(n, name, f"{shape}{{1,0}} fusion(%c), kind=kLoop") for n, name, shape in (rows[1], rows[3])]
-    records += [record(5, "lt", f"pred[] {compare}"), record(6, "n", "s32[] constant(6)")]
+    records += [record(5, "lt", f"pred[] {compare}"), record(6, "n", f"s32[] {limit}")]
     ranges = ["w{1}:0-3", f"{names[2]}{{}}:1-2", "w{2}:0-3", f"{names[4]}{{}}:1-2", "lt{}:1-2", "n{}:0-3"]
     members = attacks.dump(values, records=records, ranges=ranges, hlo=attacks.hlo(condition, body, entry))
     dump = xlamem.read(make(members))
