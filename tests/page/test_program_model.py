@@ -330,6 +330,18 @@ def test_an_instruction_at_several_steps_runs_first_at_the_first_one() -> None:
     assert steps.tolist() == [1, -1, 0, -1]
 
 
+def test_the_phase_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the instruction counts more than that of what it defines."""
+    monkeypatch.setattr(spaces_model, "phases_of_rows", lambda p, rows: np.array([0, -1, -1, 2])[rows])
+    monkeypatch.setattr(spaces_model, "phases_of_values", lambda p, values: np.array([1, 3, -1])[values])
+    p: Any = SimpleNamespace(
+        steps=5, optional=lambda _: pa.table({"time": [3, 0, 1, 2], "instruction": ["d", "a", "b", "c"]}),
+        row_of_instruction=lambda names: np.array(["abcd".index(name) for name in names.to_pylist()]),
+        instruction_row=np.array([0, 1, 2]), tables={"instructions": pa.table({"x": [0] * 4})},
+    )  # fmt: skip
+    assert spaces_model.step_phases(p).tolist() == [0, 3, -1, 2, -1]
+
+
 def test_plateaus_of_a_page_of_a_memory_space() -> None:
     plateau = {"first_step": 0, "last_step": 1, "bytes": 8}
     plateaus = [{**plateau, "color": color, "page": page} for color, page in ((0, 0), (0, 1), (1, 1))]
@@ -396,3 +408,9 @@ def test_what_buffers_in_the_memory_of_outputs_save() -> None:
     assert buffers_model._savings(p, rows[::-1]).tolist() == [0, 0, 0]
     p.categories_of = lambda values: np.full(len(values), TEMP)
     assert buffers_model._savings(p, rows).tolist() == [0, 1, 2]
+    within: Any = SimpleNamespace(
+        owner=np.zeros(2, int), representative=np.zeros(1, int), is_fixed=np.ones(1, bool), steps=1,
+        allocation_size=np.array([8]), in_temp=np.zeros(2, bool), once=lambda *_: rows[:2],
+        categories_of=lambda values: np.full(2, TEMP_IN_OUTPUT),
+    )  # fmt: skip
+    assert buffers_model._savings(within, rows[:2]).tolist() == [0, -1]  # the other is not what stands for the output
