@@ -788,6 +788,8 @@ def test_flags_of_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert texts(flags(context(m=SimpleNamespace(a=a, b=b)))) == ["flags y is 3 instead of 2, z is 4 instead of 3"]
     assert texts(flags(context(m=SimpleNamespace(a={"env": {"z": "3"}}, b=b)))) == ["flag z is 4 instead of 3"]
     assert texts(flags(context(m=SimpleNamespace(a={}, b=b)))) == []
+    a, b = ({"env": {"z": "3"}, "target-arguments": {"chip": chip}} for chip in ("5", "6"))
+    assert texts(flags(context(m=SimpleNamespace(a=a, b=b)))) == []  # the rule about the compiler states that
 
 
 def side(platform: str | None = "cpu", changelist: int | None = None, features: str = "", *, complete: bool = True,
