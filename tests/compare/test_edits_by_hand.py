@@ -29,7 +29,7 @@ from xlamem.compare.program_edits import (
     operations,
 )
 from xlamem.compare.rest_edits import dimensions_of_rest, element_types_of_rest
-from xlamem.compare.rows import Differences, Shape, shape_text
+from xlamem.compare.rows import Differences, Shape, ShapePairs, shape_text
 from xlamem.compare.shape_edits import Collectives, conversions, dimensions, element_types, loops, retyped
 from xlamem.compute.layout import CONSTANT
 
@@ -596,6 +596,58 @@ def test_slices_of_arguments_that_are_sharded_less(
 
 
 @pytest.mark.parametrize(
+    ("devices", "n", "resized"),
+    [((1, 4), 1, True), ((4, 1), 1, True), ((0, 0), 4, True), ((0, 0), 1, False), ((1, 2), 2, False)],
+)
+def test_arguments_that_each_device_has_a_part_of(
+    devices: tuple[int, int], n: int, resized: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The header tells the number of devices, or else the collectives do."""
+    monkeypatch.setattr(shape_edits, "_collectives", lambda c: (collectives(1), collectives(n, all_reduce=2)))
+    row, a, b = np.zeros(1, np.int64), pa.array(["f32[8,3]"]), pa.array(["f32[2,3]"])
+    i = SimpleNamespace(matched=(row, row), sharded_alike=lambda *_: row > 0,
+                        shape_pairs=lambda *_: ShapePairs(a, b, row))  # fmt: skip
+    left, right = shape_edits._resized_per_device(context(devices=devices, interface=i))
+    assert (len(left), len(right)) == (resized, resized)
+
+
+def test_the_sharding_of_the_largest_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each side has its own rows of arguments, and may print none."""
+    left, right = np.array([0, 2]), np.array([1, 0])
+    monkeypatch.setattr(shape_edits, "resharded", lambda c: (left, right))
+    monkeypatch.setattr(shape_edits, "_ratios_of_sharding", lambda c: {Fraction(4)})
+    allocation = np.arange(3)
+    b = SimpleNamespace(allocation_size=np.array([30, 10, 99]), allocation_ids=np.array([7, 8, 9]))
+    names = pa.array(["x", "y", "z"])
+    for before, after, end in (
+        ("{a}", "{b}", " ({a} -> {b})"), (None, "{b}", ", 1/4 as large on each device"),
+        ("{a}", None, ", 1/4 as large on each device"),
+    ):  # fmt: skip
+        sides = [pa.array(["{u}", "{v}", before], pa.string()), pa.array([after, "{w}", "{t}"], pa.string())]
+        i = SimpleNamespace(a=SimpleNamespace(sharding=sides[0]), m=SimpleNamespace(b=b),
+                            b=SimpleNamespace(names=names, sharding=sides[1], allocation=allocation))  # fmt: skip
+        c = context(interface=i)
+        c.rows.table = pa.table({"allocation_b": [7, 9, 8]})
+        (edit,) = shape_edits.sharding(c)
+        where = end if " -> " not in end else ""
+        how = end if " -> " in end else ""
+        assert edit.text == f"2 arguments are sharded differently{where}: x, y{how}"
+        assert edit.claims.tolist() == [True, False, True]
+
+
+def test_layers_that_only_one_side_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a kind that the other side does not have at all are no layers that are new."""
+    monkeypatch.setattr(program_edits, "are_layers_restacked", lambda c: False)
+    sides = [SimpleNamespace(texts=pa.array([f"jit(f)/{name}/mul" for name in names])) for names in (
+        ["layer_0", "layer_1", "other_7"], ["layer_0", "layer_1", "layer_2", "block_0", "block_1"]
+    )]  # fmt: skip
+    c = context(op_names=sides)
+    c.rows.table = pa.table({"layer": ["layer_*", "layer_*", "block_*"], "layer_index": [2, 1, 1]})
+    found = [(e.text, e.claims.tolist()) for e in program_edits.layers_changed(c)]
+    assert found == [("1 layer is new: layer_2", [True, False, False])]
+
+
+@pytest.mark.parametrize(
     ("before", "after", "found", "text"),
     [
         (collectives(1), collectives(all_reduce=2), [((8,), (2,), 50)],
@@ -736,6 +788,8 @@ def test_flags_of_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert texts(flags(context(m=SimpleNamespace(a=a, b=b)))) == ["flags y is 3 instead of 2, z is 4 instead of 3"]
     assert texts(flags(context(m=SimpleNamespace(a={"env": {"z": "3"}}, b=b)))) == ["flag z is 4 instead of 3"]
     assert texts(flags(context(m=SimpleNamespace(a={}, b=b)))) == []
+    a, b = ({"env": {"z": "3"}, "target-arguments": {"chip": chip}} for chip in ("5", "6"))
+    assert texts(flags(context(m=SimpleNamespace(a=a, b=b)))) == []  # the rule about the compiler states that
 
 
 def side(platform: str | None = "cpu", changelist: int | None = None, features: str = "", *, complete: bool = True,
@@ -777,9 +831,9 @@ def test_other_compilers(a: Any, b: Any, text: str | None) -> None:
 
 
 def test_memory_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arguments by their spaces, then all buffers that moved."""
-    def program(spaces: list[int]) -> Any:
-        numbers = pa.table({"parameter_number": list(range(len(spaces)))})
+    """Arguments by their spaces, then all buffers that moved. Arguments of contributions have the numbers of B."""
+    def program(spaces: list[int], first: int = 0) -> Any:
+        numbers = pa.table({"parameter_number": [first + i for i in range(len(spaces))]})
         return SimpleNamespace(
             spaces=[SimpleNamespace(name=name) for name in ("hbm", "vmem", "host")],
                 space_of_allocation=np.array(spaces),
@@ -788,7 +842,7 @@ def test_memory_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
 
     names = SimpleNamespace(names=pa.array(list("wxyz")), allocation=np.arange(4))
     everything = np.arange(4), np.arange(4)
-    c = context(m=SimpleNamespace(a=program([0, 0, 0, 1]), b=program([1, 1, 0, 2])),
+    c = context(m=SimpleNamespace(a=program([0, 0, 0, 1], first=9), b=program([1, 1, 0, 2])),
                 interface=SimpleNamespace(matched=everything, a=names, b=names))  # fmt: skip
     c.rows.table = pa.table({"argument": [0, 3, None]})
     c.rows.is_in = lambda column, texts: np.array([1, 1, 0], bool) & (column[:12] != "memory_space")
@@ -1104,6 +1158,24 @@ def test_the_dimension_of_what_changed_most(pairs: Any, claims: list[bool] | Non
 def test_arrays_with_multiples_of_a_dimension(size: int, found: bool) -> None:
     """They follow from that of an argument, unless it is so small that any number may be a multiple of it."""
     assert rest_edits._has_any(Shape("bf16", (1280, 8, 640, 256)), [7, size]) is found
+
+
+@pytest.mark.parametrize(
+    ("pair", "side", "n"), [((40, 9), "a", 0), ((9, 40), "a", 1), ((9, 40), "b", 0), ((40, 9), "b", 1), ((), "a", 1)]
+)
+def test_an_array_with_a_dimension_of_an_argument_follows_from_it(pair: Any, side: str, n: int) -> None:
+    """From that of its own side."""
+    of_a = side == "a"
+    path, shape, cause = "jit(f)/head/dot_general", "f32[40,7]", "gone" if of_a else "new"
+    c = rest((shape, None, -90) if of_a else (None, shape, 90))
+    more = {"op_name": [path], "cause": [cause], "category_a": ["temp"], "category_b": ["temp"],
+            "bytes_a": [90 * of_a], "bytes_b": [90 * (not of_a)]}  # fmt: skip
+    matching: Any = None
+    c.rows = Differences(matching, pa.table({**{k: c.rows.table[k] for k in c.rows.table.column_names}, **more}))
+    shapes = {(Shape("f32", pair[:1]), Shape("f32", pair[1:])): "x"} if pair else {}
+    c.interface, c.dimensions = SimpleNamespace(shapes=shapes), (set(), set())
+    c.operations = ({"head/dot_general"},) * 2
+    assert len(texts(rest_edits.arrays_of_rest(c, np.ones(1, bool)))) == n
 
 
 def test_what_is_explained_already_has_no_other_cause() -> None:

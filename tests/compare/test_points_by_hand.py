@@ -603,6 +603,18 @@ def test_donations_of_one_side() -> None:
     assert [x.tolist() for x in i.newly_donated] == [[3], [2]]
 
 
+def test_arguments_of_another_shape_are_named_as_in_b() -> None:
+    """The first one stands for all that changed alike."""
+    i: Any = Interface.__new__(Interface)
+    i.partner = array([1, -1, 2, 0])
+    i.a = SimpleNamespace(names=pa.array(list("wxyz")), shapes=pa.array(["f32[4]", "f32[4]", "f32[4]", "f32[5]"]))
+    i.b = SimpleNamespace(names=pa.array(list("ABC")), shapes=pa.array(["f32[6]", "f32[8]", "f32[8]"]),
+                          allocation=np.arange(3))  # fmt: skip
+    i.m = SimpleNamespace(b=SimpleNamespace(allocation_size=array([24, 32, 32])))
+    four, five, six, eight = (Shape("f32", (n,)) for n in (4, 5, 6, 8))
+    assert i.shapes == {(four, eight): "B", (five, six): "A"}
+
+
 @pytest.mark.parametrize(
     ("partner", "rows"),
     [([0, 1, 2], []), ([0, 2, 1], [0, 2, 1]), ([1, 2, 0], [1, 2, 0]), ([-1, 1, 2], []), ([0, -1, 2], [])],

@@ -207,6 +207,7 @@ def test_only_dates_are_ordered_by_name() -> None:
     value, seen_at = np.array([0, 1, 2, 1]), np.array([30, 20, 10, 5])
     assert _ordered(value, ["2026-01-01", "2026-01-02", "main"], seen_at, None)[1][-1] == "2026-01-01"
     assert _ordered(value, ["2026-01-03", "2026-01-02", "2026-01-01"], seen_at, None)[0].tolist() == [2, 1, 0]
+    assert _ordered(value, ["2026-01-03", "2026-01-02", "2026-01-011"], seen_at, None)[0].tolist() == [2, 0, 1]
 
 
 NIGHTS = [("2025-10-02", "2025-09-30"), ("20251002", "20250930"), ("2025-10-02 b", "2025-10-02 a")]

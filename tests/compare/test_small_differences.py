@@ -574,7 +574,7 @@ def test_renamed_arguments_of_a_shape(a: str, b: str, partner: list[int]) -> Non
 def test_arguments_updated_in_place(make: Callable[..., Path], donated: bool, large: int, wanted: bool) -> None:
     """Both programs donate it, and its new value is a temporary of one of them, which makes most of the difference."""
 
-    def program(in_place: bool) -> xlamem.Dump:
+    def program(in_place: bool, donated: bool = donated) -> xlamem.Dump:
         shape, other = f"f32[{large // 4}]", 0 if in_place else 96
         end = ", maybe-live-out:" if donated else ":"
         argument = value(0, "p0", large, 0, shape)
@@ -593,6 +593,9 @@ def test_arguments_updated_in_place(make: Callable[..., Path], donated: bool, la
     found = donated and wanted
     assert texts(a, b, "donation") == ["1 donated argument is no longer updated in place: cache"] * found
     assert texts(b, a, "donation") == ["1 donated argument is updated in place now: cache"] * found
+    if donated and large == 4096:  # by both
+        other = program(in_place=False, donated=False)
+        assert not any("in place" in text for pair in ((a, other), (other, a)) for text in texts(*pair, "donation"))
 
 
 def of_values(make: Callable[..., Path], *values: tuple[str, str, str, str]) -> xlamem.Dump:
@@ -913,6 +916,9 @@ def test_layers_beside_arguments_that_are_stacked(make: Callable[..., Path]) -> 
     assert texts(single, stacked, "layers") == texts(stacked, single, "layers") == []
     large = "f32[512,512]"
     assert texts(program("b", 4, [V, V, large]), program("a", 2, ["f32[2,8]", large]), "layers") == [gone]
+    # An argument that only one side has is larger than what is stacked.
+    assert texts(program("b", 4, [V, V, "f32[32]"]), program("a", 2, ["f32[2,8]"]), "layers") == [gone]
+    assert texts(program("b", 4, [V, V]), program("a", 2, ["f32[2,8]", "f32[32]"]), "layers") == [gone]
     assert texts(program("b", 4, [V, V, W]), program("a", 2, ["f32[2,8]"]), "layers") == [gone]
 
 

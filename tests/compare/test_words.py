@@ -347,6 +347,13 @@ def test_a_cause_of_which_little_is_left(change: int, evidence: str, first: str)
     assert ranked_edits(difference([account(TOTAL, 0, 100)], edits=edits))[0]["kind"] == first
 
 
+def test_facts_are_in_their_order_if_nothing_changed_in_total() -> None:
+    """No edit changed many times as much as nothing."""
+    edits = [edit("dimensions", 50), edit("layers", 0), edit("element type", -40)]
+    ranked = ranked_edits(difference([account(TOTAL, 7, 7)], edits=edits))
+    assert [row["kind"] for row in ranked] == ["layers", "element type", "dimensions"]
+
+
 @pytest.mark.parametrize(
     ("kind", "change", "evidence", "first"),
     [

@@ -11,7 +11,7 @@ import pytest
 from advice_programs import Buffer, Make, advice, output, program
 
 import xlamem
-from xlamem.compute.hlo_flow import HloFlow, groups, operand_items
+from xlamem.compute.hlo_flow import HloFlow, first_callers, groups, operand_items
 from xlamem.parse.hlo_body import HloBody, scan_body
 
 FORWARD, BACKWARD = "jit(f)/jvp()", "jit(f)/transpose(jvp())"
@@ -251,6 +251,18 @@ def test_the_flow_through_fusions_and_loops() -> None:
     fusion = {("x", "p.1"), ("y", "p.2"), ("r.1", "f.1"), ("r.2", "f.2"), ("r", "f")}
     loop = {("f.1", "q.1"), ("s", "q.1"), ("f.2", "q.2"), ("q.2", "q.2"), ("s", "w.1"), ("f.1", "w.1")}
     assert found == plain | fusion | loop
+
+
+def test_the_first_caller_of_a_computation() -> None:
+    """Two calls of one function, and a third one in it."""
+    body = body_of(
+        "HloModule m\n\n%inner (p.1: f32[]) -> f32[] {\n  ROOT %p.1 = f32[] parameter(0)\n}\n\n"
+        "%f (p.2: f32[]) -> f32[] {\n  %p.2 = f32[] parameter(0)\n  ROOT %c = f32[] call(%p.2), to_apply=%inner\n}\n\n"
+        "ENTRY %main (x: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n  %a = f32[] call(%x), to_apply=%f\n"
+        "  ROOT %b = f32[] call(%a), to_apply=%f\n}\n"
+    )
+    names = [*body.text("instruction").to_pylist(), None]
+    assert [names[row] for row in first_callers(body)] == ["c", "a", None]
 
 
 def test_groups_are_those_of_a_search() -> None:

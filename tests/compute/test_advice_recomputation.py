@@ -15,7 +15,7 @@ from attacks import value
 import xlamem
 from xlamem.compute.advice.activations import FORWARD, NO_PHASE, loop_over
 from xlamem.compute.advice.layers import LayerActivations
-from xlamem.compute.advice.rematerialization import _chunk, offloads
+from xlamem.compute.advice.rematerialization import _chunk, _similar, offloads
 from xlamem.compute.advice.what_if import WhatIf
 from xlamem.compute.program import program as program_of
 
@@ -917,3 +917,13 @@ def test_less_than_a_twentieth_of_the_peak_may_be_lost_anyway(make: Make) -> Non
     hidden = [Buffer(f"h.{i}", "f32[64,64]", (2, 6), "jit(f)/jvp()/tanh") for i in range(24)]
     (row,) = advice(program(make, hidden, "tpu"), "dtype")
     assert row["lower"] == -(24 * hidden[0].size // 20)
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0]])
+def test_of_loops_that_share_memory_the_largest_counts(order: list[int]) -> None:
+    shared = np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]], bool)
+    loops = [SimpleNamespace(values=np.array([i]), members=shared[i], trips=4, checkpointed=False, loop=i)
+             for i in order]  # fmt: skip
+    a: Any = SimpleNamespace(common_scope=lambda _: ("layer_*", 1), p=SimpleNamespace(extent=np.array([10, 30, 20])))
+    (found,) = _similar(a, loops)  # type: ignore[arg-type]
+    assert (found.n, [s.loop for s in found.parts]) == (3, [1, 2])

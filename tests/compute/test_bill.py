@@ -10,7 +10,7 @@ from typing import Any
 import attacks
 import brute_bill
 import pytest
-from attacks import value
+from attacks import record, value
 from brute import TABLES, Brute, hostile
 from conftest import every, label, sources
 from forge import ERAS, forge
@@ -186,3 +186,17 @@ def test_a_buffer_beyond_its_allocation(make: Callable[..., Path]) -> None:
     assert [(r["line"], r["bytes"], r["buffer_bytes"], r["buffer_size"]) for r in found] == [
         ("temporaries", 64, 512, 512)
     ] * 2
+
+
+def test_what_devices_exchange_is_no_gradient(make: Callable[..., Path]) -> None:
+    """Of the backward pass, too; a copy of a gradient is one."""
+    metadata = 'metadata={op_name="jit(f)/transpose(jvp())/dot_general"}'
+    opcodes = ["all-gather", "dot", "copy", "all-reduce-done", "copy-done"]
+    values = [value(i, f"v.{i}", 64, 64 * i, "f32[16]") for i in range(len(opcodes))]
+    records = [record(i, f"v.{i}", f"f32[16] {opcode}(%x), {metadata}") for i, opcode in enumerate(opcodes)]
+    ranges = [f"v.{i}{{}}:0-1" for i in range(len(opcodes))]
+    dump = xlamem.read(make(attacks.dump(values, size=320, records=records, ranges=ranges)))
+    rows = [row for row in xlamem.bill(dump).to_pylist() if row["account"] == "device_total" and row["kind"]]
+    assert {(row["line"], row["kind"], row["n"]) for row in rows} == {
+        ("temporaries", "collective", 2), ("temporaries", "gradient", 3)
+    }  # fmt: skip

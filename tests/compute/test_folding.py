@@ -245,3 +245,17 @@ def test_outer_scopes_of_the_same_size_are_expanded_first() -> None:
 
 def shape_of(line: FoldedScope) -> list[object]:
     return [shape_of(child) for child in line.children]
+
+
+# ---- single functions
+
+
+def test_what_merging_lost_is_part_of_the_remainder() -> None:
+    """The line for it is smaller than those above it."""
+    scopes = [FoldedScope(name, ScopeNode(size, 1)) for name, size in (("a", 50), ("b", 20))]
+    lines = tree._with_remainder(scopes, ScopeNode(100, 5), 1000)
+    assert [(line.name, line.bytes, line.node.n) for line in lines] == [("a", 50, 1), ("b", 20, 1), ("others", 30, 3)]
+
+
+def test_a_scope_without_a_name_is_a_path() -> None:
+    assert [tree.path_of(scope) for scope in ("", "a", "a/", "p['w']")] == [("",), ("a",), ("a", ""), ("p", "['w']")]

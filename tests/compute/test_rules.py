@@ -20,7 +20,7 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import compute, schema
-from xlamem.compute import bill_wording, buffer_names, wording
+from xlamem.compute import bill_wording, buffer_names, inferred, wording
 from xlamem.compute.advice.intervention import Intervention
 from xlamem.compute.advice.plan import Plan, _chosen, _limited, _ranked
 from xlamem.compute.advice.what_if import Change, WhatIf
@@ -574,6 +574,13 @@ def test_idle_values_at_the_limits(make: Make) -> None:
         compute.idle(dump, limit=-1)
 
 
+def test_the_first_of_several_longest_gaps(make: Make) -> None:
+    records = [record(0, "a", uses="".join(f"  s.{step}, operand 0\n" for step in (1, 4, 7)).rstrip("\n"))]
+    members = attacks.dump([value(0, "a", 64)], records=records, ranges=["a{}:0-7"], steps=8)
+    (row,) = compute.idle(xlamem.read(make(members))).to_pylist()
+    assert (row["from_step"], row["to_step"], row["gap"]) == (1, 4, 3)
+
+
 def test_idle_over_the_peak_is_strictly_between(make: Make) -> None:
     values = [value(0, "a", 64), value(1, "top", 1024, 256)]
     for step, over in ((0, False), (1, True), (5, True), (6, False)):
@@ -652,6 +659,15 @@ def test_temporaries_that_share_bytes(color: int, most: int | None, make: Make) 
     assert found.get("peak_memory_in_bytes") == most
 
 
+def test_contexts_of_asynchronous_calls() -> None:
+    """The third element of what they start with is scratch memory: an array in it, not that of another operation."""
+    indices, opcodes = pa.array(["{0}", "{2,0}", "{20}", "{2,13}"]), pa.array(["call-start", "copy-start"])
+    codes, row = np.array([0, 1, 2, 3, 1, -1]), np.array([0, 0, 0, 0, 1, 0])
+    columns = {"shape_index": (codes, indices), "opcode": (np.arange(2), opcodes)}
+    p: Any = SimpleNamespace(instruction_row=row, texts=lambda _, column: columns[column], once=lambda _, f: f())
+    assert inferred._is_async_context(p).tolist() == [False, True, False, True, False, False]
+
+
 @pytest.mark.parametrize("sizes", [(16, 64), (64, 16)])
 def test_the_arena_with_most_temporaries_of_vmem(sizes: tuple[int, int], make: Make) -> None:
     values = [value(i, f"v.{i}", size, color=1) for i, size in enumerate(sizes)]
@@ -661,6 +677,19 @@ def test_the_arena_with_most_temporaries_of_vmem(sizes: tuple[int, int], make: M
     p = program(xlamem.read(make(members, "cl_1004524046.after_optimizations")))
     found = {i.field: i.bytes for i in inferred_analysis(p)}
     assert found["peak_memory_in_bytes"] == 64
+
+
+@pytest.mark.parametrize(("cut", "most"), [(0, 64), (1, None)])
+def test_uses_in_a_file_that_is_truncated(cut: int, most: int | None, make: Make) -> None:
+    """Values of VMEM are live until their last use, which may be in the part that is missing."""
+    values = [value(i, f"v.{i}", 64, 64 * i, color=1) for i in range(2)]
+    allocations = f"allocation 0: size 128, color 1, preallocated-temp:\n{''.join(values)}"
+    records = [record(i, f"v.{i}", uses=f"  s.{2 * i + 1}, operand 0") for i in range(2)]
+    members = attacks.dump([], allocations=allocations, records=records, ranges=["v.0{}:0-3", "v.1{}:2-3"])
+    text = members["buffer-assignment-values"]
+    members["buffer-assignment-values"] = text[: len(text) - cut]
+    p = program(xlamem.read(make(members, "cl_1004524046.after_optimizations")))
+    assert {i.field: i.bytes for i in inferred_analysis(p)}.get("peak_memory_in_bytes") == most
 
 
 @pytest.mark.parametrize(("sizes", "text"), [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import compute
-from xlamem.compute import in_use, peaks, uses
+from xlamem.compute import in_use, peaks, slots, uses, xla_peak
 from xlamem.compute import origins as module
 from xlamem.compute.advice import batches, rematerialization
 from xlamem.compute.advice.layers import LayerActivations
@@ -29,6 +30,8 @@ from xlamem.compute.advice.what_if import Change, WhatIf
 from xlamem.compute.arenas import _reach
 from xlamem.compute.bills import Sums
 from xlamem.compute.buffer_names import _SIZES, _iterations, stacked_over, trip_counts_of
+from xlamem.compute.causes import xla_causes
+from xlamem.compute.charges import Charges
 from xlamem.compute.columns import groups_of, runs, sums_of
 from xlamem.compute.explanation import _Rows
 from xlamem.compute.grouping import key_column
@@ -408,8 +411,13 @@ def test_bytes_in_use_at_any_step() -> None:
     peaks = {s["memory_space"]: s["first_step"] for s in xlamem.peak(dump).spaces.to_pylist()}
     assert peaks["hbm"]
     for time in (0, 1, None):
-        found = compute.spaces_in_use(dump, compute.live_set(dump, time), time)
-        assert found
+        live = compute.live_set(dump, time)
+        found = compute.spaces_in_use(dump, live, time)
+        sizes: Counter[str] = Counter()
+        for row in live.to_pylist():
+            sizes[row["memory_space"]] += row["bytes"]
+        assert len(found) > 1
+        assert {row["memory_space"]: row["bytes"] for row in found} == sizes
         assert all(row["time"] == (peaks[row["memory_space"]] if time is None else time) for row in found)
     overview = compute.summarize(dump)
     steps = len(xlamem.occupancy(dump, space="hbm"))
@@ -486,12 +494,12 @@ def test_savings_name_an_allocation_by_its_number(make: Callable[..., Path]) -> 
 
 def test_the_first_clone_after_the_peak_saves_its_bytes(make: Callable[..., Path]) -> None:
     ranges = {"top": "3-3", "a": "0-1", "a.remat": "2-2", "a.remat2": "5-5", "a.remat3": "4-4"}
-    ranges |= {"b": "0-1", "b.remat": "3-4"}
+    ranges |= {"b": "0-1", "b.remat": "3-4", "b.remat2": "6-6"}
     values = [value(i, name, 512 if name == "top" else 64, 1024 * i) for i, name in enumerate(ranges)]
     members = attacks.dump(values, size=1 << 20, steps=8, ranges=[f"{name}{{}}:{at}" for name, at in ranges.items()])
     found = compute.rematerialized(xlamem.read(make(members))).to_pylist()
     saved = {row["instruction"]: row["saved"] for row in found}
-    assert saved == {"a.remat": 0, "a.remat2": 0, "a.remat3": 64, "b.remat": 0}
+    assert saved == {"a.remat": 0, "a.remat2": 0, "a.remat3": 64, "b.remat": 0, "b.remat2": 0}
     assert {row["instruction"] for row in found if row["at_peak"]} == {"b.remat"}
 
 
@@ -506,6 +514,14 @@ def test_the_original_of_a_clone(first: int, make: Callable[..., Path]) -> None:
     assert {row["instruction"]: row["original_id"] for row in found} == {
         "a.remat": None, "b.remat": None, "c.remat": order.index("c"),
     }  # fmt: skip
+
+
+def test_the_original_of_a_clone_is_no_element_of_another_value(make: Callable[..., Path]) -> None:
+    """Also if the last index is that of the instruction that is named before."""
+    values = [value(i, name, 64, 64 * i) for i, name in enumerate(("x{0}", "x{1}", "a{0}", "a.remat"))]
+    ranges = ["x{0}:0-1", "x{1}:0-1", "a{0}:0-1", "a.remat{}:0-1"]
+    (row,) = compute.rematerialized(xlamem.read(make(attacks.dump(values, size=256, ranges=ranges)))).to_pylist()
+    assert (row["instruction"], row["original_id"]) == ("a.remat", None)
 
 
 def test_slices_of_the_iterations_of_a_loop() -> None:
@@ -660,21 +676,22 @@ def test_what_these_loops_write_slice_by_slice(loops: str, wanted: list[int], ma
 
 
 @pytest.mark.parametrize(
-    ("compare", "iterations"),
+    ("compare", "limit", "iterations"),
     [
-        ("compare(%i, %n), direction=LT", 6),
-        ("compare(%i, %n), direction=GT", None),
-        ("compare(%i, %i), direction=LT", None),
+        ("compare(%i, %n), direction=LT", "constant(6)", 6),
+        ("compare(%i, %n), direction=GT", "constant(6)", None),
+        ("compare(%i, %i), direction=LT", "constant(6)", None),
+        ("compare(%i, %n), direction=LT", "parameter(6)", None),
     ],
 )
 def test_the_limit_of_a_loop_without_a_trip_count(
-    compare: str, iterations: int | None, make: Callable[..., Path]
+    compare: str, limit: str, iterations: int | None, make: Callable[..., Path]
 ) -> None:
     """What it carries may be written by a nested loop, whose slices are of another number."""
     condition = f"""%cond (u: (s32[], f32[6,8], f32[4,8])) -> pred[] {{
   %u = (s32[], f32[6,8], f32[4,8]) parameter(0)
   %i = s32[] get-tuple-element(%u), index=0
-  %n = s32[] constant(6)
+  %n = s32[] {limit}
   ROOT %lt = pred[] {compare}
 }}
 """
@@ -688,7 +705,7 @@ def test_the_limit_of_a_loop_without_a_trip_count(
     values += [value(5, "lt", 1, 512, "pred[]"), value(6, "n", 4, 768, "s32[]")]
     records = [record(n, f"w{{{n // 2 + 1}}}", loop, positions=f"  w {{{n // 2 + 1}}}") for n in (1, 3)]
     records += [record(n, name, f"{shape}{{1,0}} fusion(%c), kind=kLoop") for n, name, shape in (rows[1], rows[3])]
-    records += [record(5, "lt", f"pred[] {compare}"), record(6, "n", "s32[] constant(6)")]
+    records += [record(5, "lt", f"pred[] {compare}"), record(6, "n", f"s32[] {limit}")]
     ranges = ["w{1}:0-3", f"{names[2]}{{}}:1-2", "w{2}:0-3", f"{names[4]}{{}}:1-2", "lt{}:1-2", "n{}:0-3"]
     members = attacks.dump(values, records=records, ranges=ranges, hlo=attacks.hlo(condition, body, entry))
     dump = xlamem.read(make(members))
@@ -957,3 +974,43 @@ def test_the_name_that_all_of_a_group_have(seed: int) -> None:
         wanted.append(members[0] if len({name[i] for i in members}) == 1 else -1)
     group, others = (np.array(column) for column in zip(*rows, strict=True))
     assert module.Origins._only_name(found, group, others, n).tolist() == wanted
+
+
+def test_the_value_that_has_the_padding_of_a_slot() -> None:
+    """One of a known size, if there is one, else the one with the lowest id; none if one is live at the peak."""
+    p: Any = SimpleNamespace(
+        in_temp=np.array([1, 1, 1, 1, 1, 0], bool), value_ids=np.array([0, 1, 3, 2, 5, 4]), size=np.full(6, 8),
+        offset=np.array([0, 0, 8, 8, 16, 16]), owner=np.zeros(6, np.int64),
+    )  # fmt: skip
+    known, at_peak = np.array([0, 1, 1, 1, 1, 1], bool), np.array([0, 0, 0, 0, 1, 0], bool)
+    assert slots._first_in_slot(p, known, at_peak).tolist() == [1, 3]
+
+
+@pytest.mark.parametrize(("representative", "padding"), [(0, [6, 0]), (1, [6, 4]), (-1, [6, 0])])
+def test_the_padding_of_the_rest_of_an_allocation(representative: int, padding: list[int]) -> None:
+    """That of its representative, unless that is live itself."""
+    n = np.zeros(2, np.int64)
+    charges = Charges(np.array([0, representative]), n, np.array([8, 4]), n, 1)
+    assert slots._charged_padding(charges, np.array([6, 7])).tolist() == padding
+
+
+def test_values_weigh_as_much_as_the_result_of_their_instruction() -> None:
+    """Without the text of the instruction, as much as its value without an index."""
+    index = pa.array(["{}", "{0}", "{0}", None, "{1}"])
+    values = pa.table({"unpadded_size": [24, 8, 4, 16, 5], "shape_index": index})
+    tables = {"values": values, "instructions": pa.table({"shape": pa.array(["f32[7]"])})}
+    p: Any = SimpleNamespace(
+        tables=tables, instruction_row=np.array([-1, -1, -1, -1, 0]), names=(np.array([0, 0, 1, 2, 3]), None)
+    )
+    assert xla_peak._instruction_bytes(p).tolist() == [24, 24, 4, 16, 28]
+
+
+def test_a_peak_that_xla_prints_for_a_step_beyond_the_last(make: Callable[..., Path]) -> None:
+    """It is that of the last step."""
+    members = attacks.dump([value(0, "a", 64), value(1, "b", 32, 64)], size=128, ranges=["a{}:0-9", "b{}:0-1"])
+    p = program(xlamem.read(make(members)))
+    group, peaks = np.zeros(1, np.int64), np.array([96])
+    last, beyond = ([(c.cause, c.bytes.tolist()) for c in xla_causes(p, group, peaks, np.array([step]))]
+                    for step in ((p.steps or 1) - 1, 99))  # fmt: skip
+    assert beyond == last
+    assert dict(last)["another step (late removal, weights of whole tuples)"] == [-32]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import attacks
+import pyarrow as pa
 import pytest
 from attacks import record, value
 
@@ -896,6 +897,9 @@ def test_a_name_of_all_parameters_names_none(placeholder: str, make: Callable[..
     names = {name: (row["op_name"], row["argument"]) for name, row in rows.items()}
     assert names == {"p.0": (None, 0), "p.1": (None, 1), "c": (None, 1)}
     assert {(row["name"], row["n"]) for row in compute.like_buffers(live, 9)} == {("argument *", 2), (None, 1)}
+    copy = live.slice([row["instruction"] for row in live.to_pylist()].index("c"), 1)
+    (row,) = compute.like_buffers(pa.concat_tables([copy, copy]), 9)
+    assert (row["name"], row["argument"], row["n"]) == (None, 1, 2)  # of one argument
 
 
 def test_a_barrier_of_one_tuple(make: Callable[..., Path]) -> None:

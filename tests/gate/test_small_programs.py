@@ -277,6 +277,14 @@ def test_findings_of_a_budget() -> None:
     assert peak == Finding("peak", "not known", "the dump has no live ranges", "peak", None, 7, budget=1)
 
 
+@pytest.mark.parametrize(("value", "status"), [(8, "not known"), (9, "not known"), (10, "failed")])
+def test_a_line_of_the_bill_without_live_ranges(value: int, status: str) -> None:
+    """Temporaries may have more of it: only that the limit is exceeded is certain."""
+    p: Any = None
+    (found,) = rules.budget_findings(p, entry(peak=None, bill={"packing": value}), Budget(packing=Amount("9", bytes=9)))
+    assert (found.rule, found.status, found.limit) == ("packing", status, 9)
+
+
 @pytest.mark.parametrize(
     ("fits", "status", "message"),
     [

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import xlamem
+from xlamem.compute.columns import encoded
 from xlamem.page.columns import LIMIT, Encoder, decoded_ints, decoded_texts, encoded_ints, encoded_texts
+from xlamem.page.texts import joined
 
 EXTREME = [
     [],
@@ -99,3 +102,19 @@ def test_each_column_is_encoded_once() -> None:
     encoder, column = Encoder(), np.arange(10)
     assert encoder(column) is encoder(column)
     assert encoder.size(column) == pytest.approx(len(json.dumps(encoder(column), separators=(",", ":"))), abs=40)
+
+
+def test_columns_that_are_no_longer_there_are_not_mistaken_for_others() -> None:
+    """Another column may get the place in memory of one that was encoded."""
+    encoder = Encoder()
+    assert [decoded_ints(encoder(np.array([i]))).tolist() for i in range(50)] == [[i] for i in range(50)]
+
+
+def test_columns_with_one_dictionary() -> None:
+    """In the order of their first rows; texts that only other columns have are left out."""
+    def column(*names: str | None) -> Any:
+        return encoded(pa.chunked_array([pa.array(names, pa.string())]))
+
+    (first, second, other), names = joined([column("b", None, "a", "b"), column("c", "a")], (column("x", "a", "y"),))
+    assert names.to_pylist() == ["b", "a", "c"]
+    assert [codes.tolist() for codes in (first, second, other)] == [[0, -1, 1, 0], [2, 1], [-1, 1, -1]]

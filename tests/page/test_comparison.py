@@ -10,6 +10,7 @@ from typing import Any
 
 import jsonschema
 import numpy as np
+import pyarrow as pa
 import pytest
 from conftest import every
 from pairs import Pair, stored
@@ -17,7 +18,15 @@ from pairs import Pair, stored
 import xlamem
 from xlamem.compare.difference import Diff, diff
 from xlamem.page.alignment import MAX_RUNS, longest_increasing
-from xlamem.page.comparison import MAX_GROUPS, Difference, Waterfall, _buffer_rows, difference
+from xlamem.page.comparison import (
+    MAX_GROUPS,
+    Difference,
+    Waterfall,
+    _buffer_rows,
+    _n_listed,
+    changed_accounts,
+    difference,
+)
 from xlamem.page.model import as_json
 
 
@@ -131,6 +140,29 @@ def test_smaller_groups_are_one_row() -> None:
             assert len(rest) <= 1
             found = found or bool(rest)
     assert found
+
+
+@pytest.mark.parametrize(
+    ("change", "n"),
+    [
+        ([], 0), ([-7], 1), ([0, 0], 2), ([1000, -1], 2), ([-1000, 4], 2), ([1000, 5, -1], 3), ([1000, 5, -4, 1], 2),
+        ([9] * 21, 21), ([-9] * 22, 20),
+    ],
+)  # fmt: skip
+def test_groups_with_a_row_of_their_own(change: list[int], n: int) -> None:
+    """A single smaller group has one too: the row of several takes as much room."""
+    assert _n_listed(np.array(change, np.int64)) == n
+
+
+def test_accounts_that_changed() -> None:
+    """A space that is all of device_total is not one of its own; the peak may move to a step with the same buffers."""
+    rows = [("device_total", 10, 10, 5, 6), ("hbm", 10, 10, 5, 6), ("vmem", 4, 4, 1, 2), ("smem", 4, 4, 1, 1),
+            ("cmem", 3, 2, 1, 1), ("host", 7, 7, 7, 7)]  # fmt: skip
+    names = ("account", "reserved_a", "reserved_b", "peak_a", "peak_b")
+    accounts = pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+    d: Any = SimpleNamespace(accounts=accounts, bills=pa.table({"account": ["device_total"]}),
+                             buffers=pa.table({"account": ["host"]}))  # fmt: skip
+    assert [row["account"] for row in changed_accounts(d)] == ["device_total", "vmem", "cmem", "host"]
 
 
 def test_edits_are_those_that_the_terminal_ranks() -> None:

@@ -6,21 +6,33 @@ import json
 import re
 import shutil
 import tarfile
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import attacks
 import jsonschema
+import pyarrow as pa
 import pytest
 from conftest import DUMPS
 
 import xlamem
 from xlamem import compute
 from xlamem.errors import OutputError, UsageError
-from xlamem.page.directory import MAX_FAILED, directory_report, file_name, write_directory
-from xlamem.page.listing import Failed, Listing, list_programs
+from xlamem.page.directory import (
+    MAX_FAILED,
+    ROWS_SHARE,
+    Row,
+    _directory,
+    directory_report,
+    file_name,
+    write_directory,
+)
+from xlamem.page.listing import Failed, Listing, _occurrences, _stored_key, list_programs
 
 SMALL, LARGE = 100_000, 1 << 24
 
@@ -68,6 +80,17 @@ def test_equal_dumps_are_one_row(tmp_path: Path) -> None:
     shutil.copytree(DUMPS / "cpu-jaxlib-0.5.3-tuple3", tmp_path / "other")
     found = list_programs(tmp_path).programs
     assert sorted(listed.occurrences for listed in found) == [1, 2]
+
+
+def test_dumps_of_one_interface_are_not_one_program(make: Callable[..., Path]) -> None:
+    """Without live ranges, it is not known whether they are the same: their text says so."""
+    for size in (8, 8, 16):
+        arena = f"allocation 1: size {size}, preallocated-temp:\n{attacks.value(1, 't', 8)}"
+        parameter = "allocation 0: size 8, parameter 0, shape |f32[2]| at ShapeIndex {}:\n" + attacks.value(0, "p", 8)
+        members = attacks.dump([], allocations=parameter + arena)
+        folder = make({"buffer-assignment": members["buffer-assignment"]})
+    found = list_programs(folder.parent).programs
+    assert sorted((listed.must_fit, listed.occurrences) for listed in found) == [(16, 2), (24, 1)]
 
 
 def test_fits_is_that_of_the_dump() -> None:
@@ -133,6 +156,36 @@ def test_a_dataset_has_the_programs_of_its_directory(tmp_path: Path) -> None:
     assert sorted((p.complete, p.occurrences) for p in of_files) == [*[(False, 1)] * 3, (True, 1), (True, 2)]
     wanted = {p.path: replace(p, read=judge) for p in of_files}
     assert {p.path: replace(p, read=judge) for p in stored} == wanted
+
+
+def test_places_of_a_stored_dump() -> None:
+    """Each place counts once, also several in one archive, whatever the number of hosts that found it."""
+    table = pa.table({
+        "content_id": ["x", "x", "x", "y", "x"], "uri": ["d/a.tar", "d/a.tar", "d/a.tar", "e/m.txt", "c/m.txt"],
+        "offset": pa.array([0, 512, 0, None, None], pa.int64()), "stem": ["m", "m", "m", "m", "m"],
+    })  # fmt: skip
+    dataset: Any = {"occurrences": SimpleNamespace(to_table=lambda columns: table.select(columns))}
+    found = _occurrences(dataset, pa.chunked_array([["y", "x", "z"]]))
+    assert {name: column.to_pylist() for name, column in found.items()} == {
+        "path": ["e/m", "c/m", None], "occurrences": [1, 3, None]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("program", "interface", "key"), [("p", "i", ("p", "i")), (None, "i", "c"), ("p", None, "c"), (None, None, "c")]
+)
+def test_stored_programs_that_are_one(program: str | None, interface: str | None, key: Any) -> None:
+    """Those with the same fingerprints, or the same text if one is not known."""
+    assert _stored_key({"program_fp": program, "interface_fp": interface, "content_id": "c"}) == key
+
+
+def test_rows_that_fill_the_file() -> None:
+    rows = [Row("f", f"dumps/{i}", "cpu", 3, 8, 8, None, None, True, 1) for i in range(4)]
+    size = sum(len(json.dumps(vars(row))) for row in rows[:3])
+    cap = next(n for n in range(size, 2 * size) if int(ROWS_SHARE * n) >= size)
+    for n, shown in ((cap, 3), (cap - 2, 2)):
+        directory = _directory(rows, [], 9, n)
+        assert (len(directory.rows), len(directory.folded)) == (shown, 1)
 
 
 # -- pages ---------------------------------------------------------------------------------------
@@ -210,6 +263,24 @@ def test_a_program_that_cannot_be_built_has_no_page(tmp_path: Path, listing: Lis
     assert directory["rows"][0]["program"] == -1
     assert directory["rows"][1]["program"] == 0
     assert directory["failed"][0]["error"] == "no page"
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_program_that_cannot_be_built_has_no_page_in_a_folder(number: int, tmp_path: Path, listing: Listing) -> None:
+    """Also one that is built after it is known that the pages do not fit one file."""
+    failing = listing.programs[number]
+    found = Listing([replace(p, read=lambda p=p: (p, p.read())) for p in listing.programs], [])  # type: ignore[misc]
+
+    def broken(pair: Any) -> dict[str, Any]:
+        program, dump = pair
+        if program is failing:
+            raise UsageError("no page")
+        return build(dump)
+
+    index = write_directory(found, tmp_path / "report.html", title="dumps", build=broken, cap=SMALL)
+    directory = data(index)["directory"]
+    assert [row["path"] for row in directory["rows"] if not row["file"]] == [failing.path]
+    assert [(failure["path"], failure["error"]) for failure in directory["failed"]] == [(failing.path, "no page")]
 
 
 def test_an_output_that_cannot_be_written(tmp_path: Path, listing: Listing) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,7 +94,36 @@ def test_references_follow(whole: Program, share: float) -> None:
         whole_pairs = zip(all_ids[before[table]["buffer"]].tolist(), before[table]["instruction"].tolist(), strict=True)
         assert pairs <= set(whole_pairs)
     for row, old in zip(data["advice"], before["advice"], strict=True):
-        assert row["buffer"] == -1 or ids[row["buffer"]] == all_ids[old["buffer"]]
+        assert row["buffer"] == -1 or (old["buffer"] >= 0 and ids[row["buffer"]] == all_ids[old["buffer"]])
+    unnamed = np.array([name == "" for name in instructions(data, data["buffers"]["instruction"])])
+    assert unnamed.any() == (share > 0.2)  # with little room, none of these is left
+    assert (data["buffers"]["origin_instruction"][unnamed] == -1).all()
+
+
+def test_advice_about_no_buffer_is_about_none_of_those_that_are_left(
+    whole: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n = len(whole.buffers.size)
+    monkeypatch.setattr(folding, "_by_importance", lambda _: np.arange(n)[::-1])
+    leaves_out = folding._Folding(replace(whole, advice=[{"buffer": row} for row in (-1, 0, n - 1)]), 0, Encoder())
+    leaves_out.leave_out_buffers(1 << 30)
+    left = len(leaves_out.program.buffers.size)
+    assert left < n
+    assert [row["buffer"] for row in leaves_out.program.advice] == [-1, -1, left - 1]
+
+
+def test_buffers_that_are_in_use_at_the_peak_are_most_important(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From their first step to their last one; then the largest."""
+    monkeypatch.setattr(folding, "N_AT_PEAKS", 3)
+    buffers = SimpleNamespace(
+        size=np.array([9, 8, 7, 6, 5, 4, 3]), allocation=np.array([0, 0, 0, 0, 0, 1, 2]),
+        start=np.array([-1, 4, 1, 3, 0, 7, 0]), end=np.array([-1, 9, 3, 5, 2, 7, 9]),
+    )  # fmt: skip
+    program: Any = SimpleNamespace(
+        buffers=buffers, spaces=[SimpleNamespace(first_step=step) for step in (3, 7, None)],
+        allocations=SimpleNamespace(space=np.array([0, 1, 2])),
+    )  # fmt: skip
+    assert folding._by_importance(program).tolist() == [2, 3, 5, 0, 1, 4, 6]
 
 
 @pytest.mark.parametrize("share", [0.8, 0.5, 0.2, 0.01])

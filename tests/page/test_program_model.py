@@ -29,7 +29,7 @@ from xlamem.compute.removal import saving_of
 from xlamem.compute.tree import NO_SCOPE, path_of
 from xlamem.input.find import Source
 from xlamem.page import buffers_model, scopes_model, spaces_model
-from xlamem.page.findings_model import N_DIAGNOSTICS
+from xlamem.page.findings_model import N_DIAGNOSTICS, diagnostic_rows
 from xlamem.page.spaces_model import phase_bands
 
 SCHEMA = json.loads(resources.files("xlamem.page").joinpath("report.schema.json").read_text("utf-8"))
@@ -315,6 +315,42 @@ def test_findings(source: Source) -> None:
     assert len(program["diagnostics"]) == min(dump.diagnostics.num_rows, N_DIAGNOSTICS)
 
 
+def test_diagnostics_without_a_place() -> None:
+    """What is not known of the place is null, and other columns are empty."""
+    texts = {"severity": "error", "code": "total_differs", "section": "total", "wanted": "8 bytes", "excerpt": None}
+    table = pa.Table.from_pylist([{**texts, "file": "a/b.txt", "line": None, "offset": None}])
+    del texts["section"]
+    (row,) = diagnostic_rows(table)
+    assert row == {**texts, "excerpt": "", "file": "b.txt", "line": None, "offset": None}
+
+
+def test_an_instruction_at_several_steps_runs_first_at_the_first_one() -> None:
+    """As a damaged schedule may say."""
+    steps = buffers_model._step_of_instruction(np.array([2, 0, -1, 0, 2]), 4)
+    assert steps.tolist() == [1, -1, 0, -1]
+
+
+def test_the_phase_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the instruction counts more than that of what it defines."""
+    monkeypatch.setattr(spaces_model, "phases_of_rows", lambda p, rows: np.array([0, -1, -1, 2])[rows])
+    monkeypatch.setattr(spaces_model, "phases_of_values", lambda p, values: np.array([1, 3, -1])[values])
+    p: Any = SimpleNamespace(
+        steps=5, optional=lambda _: pa.table({"time": [3, 0, 1, 2], "instruction": ["d", "a", "b", "c"]}),
+        row_of_instruction=lambda names: np.array(["abcd".index(name) for name in names.to_pylist()]),
+        instruction_row=np.array([0, 1, 2]), tables={"instructions": pa.table({"x": [0] * 4})},
+    )  # fmt: skip
+    assert spaces_model.step_phases(p).tolist() == [0, 3, -1, 2, -1]
+
+
+def test_plateaus_of_a_page_of_a_memory_space() -> None:
+    plateau = {"first_step": 0, "last_step": 1, "bytes": 8}
+    plateaus = [{**plateau, "color": color, "page": page} for color, page in ((0, 0), (0, 1), (1, 1))]
+    row = {"number": 0, "memory_space": "hbm", "color": 0, "page": 1, "allocated": 8, "reserved": 8, "peak": 8,
+           "first_step": 0, "last_step": 1, "plateaus": 1}  # fmt: skip
+    p: Any = SimpleNamespace(tables=SimpleNamespace(platform="tpu"))
+    assert spaces_model._space(p, row, None, plateaus, {}, [8]).plateaus == [plateau]
+
+
 @every_dump
 def test_every_sentence_ends(source: Source) -> None:
     program = program_of(source)
@@ -372,3 +408,9 @@ def test_what_buffers_in_the_memory_of_outputs_save() -> None:
     assert buffers_model._savings(p, rows[::-1]).tolist() == [0, 0, 0]
     p.categories_of = lambda values: np.full(len(values), TEMP)
     assert buffers_model._savings(p, rows).tolist() == [0, 1, 2]
+    within: Any = SimpleNamespace(
+        owner=np.zeros(2, int), representative=np.zeros(1, int), is_fixed=np.ones(1, bool), steps=1,
+        allocation_size=np.array([8]), in_temp=np.zeros(2, bool), once=lambda *_: rows[:2],
+        categories_of=lambda values: np.full(2, TEMP_IN_OUTPUT),
+    )  # fmt: skip
+    assert buffers_model._savings(within, rows[:2]).tolist() == [0, -1]  # the other is not what stands for the output

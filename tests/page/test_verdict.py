@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from xlamem.compute.advice.plan import TRY
 from xlamem.compute.program import program
 from xlamem.errors import UsageError
 from xlamem.formatting import size
+from xlamem.page import bill_model, program_model
 from xlamem.page.model import Verdict
 from xlamem.page.verdict_model import _mostly, first_step
 
@@ -211,3 +213,46 @@ ROW = {"action": f"Do it. {TRY}", "lower": 0, "upper": 2048, "in_plan": False}
 def test_what_to_do_first(rows: list[dict[str, Any]], plan: Plan | None, sentence: str) -> None:
     fits = Fits(None if plan is None else False, "", 4096, 1024, 1024)
     assert first_step(program(xlamem.read(ODD)), rows, fits, plan) == sentence
+
+
+# -- parts of the model --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("resident", "wanted"), [(0, None), (1 << 29, 1 << 29), (1 << 31, 0)])
+def test_the_memory_that_advice_aims_at(resident: int, wanted: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is available if the program does not fit; never less than nothing."""
+    budgets: list[int | None] = []
+
+    def plan(dump: xlamem.Dump, budget: int | None) -> Any:
+        budgets.append(budget)
+        return found(dump, None)
+
+    found = program_model.plan_advice
+    monkeypatch.setattr(program_model, "plan_advice", plan)
+    fit = SimpleNamespace(available=(1 << 30) - resident, fits=resident == 0, device=None, capacity=1 << 30,
+                          resident=resident, fraction=1.0, device_total=1 << 30, reason="")  # fmt: skip
+    monkeypatch.setattr(program_model, "fits", lambda dump, **_: fit)
+    program_model.program_model(xlamem.read(DUMPS / "cpu-jaxlib-0.9.1-mlp_grad"), {"capacity": 1 << 30})
+    assert budgets == [wanted]
+
+
+def test_curves_that_are_left_out() -> None:
+    """A space without a peak has no curve that could be left out."""
+    spaces: Any = [SimpleNamespace(peak=peak, usage=usage) for peak, usage in ((8, [1]), (8, []), (None, []))]
+    assert program_model._without_usage(spaces) == [
+        "The curves of 1 memory space are left out: there are too many steps."
+    ]
+    assert program_model._without_usage(spaces[::2]) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "part", "n", "label"),
+    [
+        ("temporaries", "data", 2, "2 activations"), ("temporaries", "padding", 1, "padding: 1 activation"),
+        ("temporaries", None, None, "temporaries"), ("parameters", "data", 3, "data"), ("alignment", None, 1,
+        "1 activation"), ("another_step", None, None, "another_step"), ("packing", "shared", None, "shared"),
+    ],
+)  # fmt: skip
+def test_labels_of_parts_of_a_bill(line: str, part: str | None, n: int | None, label: str) -> None:
+    row = {"line": line, "part": part, "n": n, "kind": "activation" if n else None, "bytes": 8}
+    assert bill_model._part(row)["label"] == label

@@ -73,6 +73,27 @@ def test_what_cannot_be_read_has_no_page() -> None:
     assert Report("a", "program").failed == []
 
 
+def test_programs_without_a_page_are_those_of_the_last_file() -> None:
+    """A report that is written again lists them once. Its pages may have all bytes of a file."""
+    def broken(dump: xlamem.Dump) -> Any:
+        raise UsageError("large")
+
+    listing = list_programs(MLP)
+    report = Report("runs", "directory", listing=listing, _build=broken, _max_bytes=1 << 20)
+    for _ in range(2):
+        assert [failure["error"] for failure in report.as_json()["directory"]["failed"]] == ["large"]
+        assert [failure["error"] for failure in report.failed] == ["large"]
+    assert report._of_directory(listing)["cap"] == 1 << 20
+
+
+def test_two_programs_share_the_room_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[int] = []
+    monkeypatch.setattr(writing, "folded", lambda program, limit, _: limits.append(limit) or program)
+    xlamem.report(MLP, ADAM, max_bytes=1 << 20)
+    assert limits[0] == limits[1] > 0
+    assert sum(limits) <= (1 << 20) - writing._overhead()
+
+
 def test_formats_of_reports(tmp_path: Path) -> None:
     program, comparison, directory = xlamem.report(MLP), xlamem.report(MLP, ADAM), xlamem.report(SEVERAL)
     for report, name, error in (

@@ -760,6 +760,15 @@ def test_a_warning_with_buffers_below_it() -> None:
     assert found.reports["form"].to_pylist() == ["peak_buffers", "runtime"]
 
 
+def test_a_warning_with_a_list_of_a_program_below_it() -> None:
+    """The message that repeats the request lacks the list."""
+    listed = OLD[OLD.index("  Largest program allocations") :]
+    error = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1073741824 bytes.\n"
+    found = read_oom(BFC.format("1.00GiB (rounded to 1073741824)") + listed + error)
+    assert found.reports["form"].to_pylist() == ["runtime", "runtime"]
+    assert {row["report"] for row in rows(found, "buffers")} == {0}
+
+
 HBM_OOM = "Ran out of memory in memory space hbm. Used 2G of 1G hbm."
 PEAK_BUFFERS = "Out of memory while trying to allocate 2 bytes.\nPeak buffers:\n\tBuffer 1:"
 

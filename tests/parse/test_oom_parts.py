@@ -46,6 +46,15 @@ def test_metadata_in_the_label_only() -> None:
     assert (first["operator"], first["op_type"], first["op_name"]) == (None, "FloorMod", None)
 
 
+def test_the_operator_counts_more_than_metadata_in_the_label() -> None:
+    text = 'metadata={op_type="FloorMod" op_na...'
+    assert text in OLD
+    first = rows(read_oom(OLD.replace(text, 'metadata={op_type="Mod" op_name="other"}', 1)), "buffers")[0]
+    assert first["xla_label"].endswith('op_name="other"}')
+    assert (first["operator"], first["op_type"]) == ('op_type="FloorMod" op_name="slicewise_79/FloorMod"', "FloorMod")
+    assert first["op_name"] == "slicewise_79/FloorMod"
+
+
 def test_the_shape_of_an_allocation_is_not_that_of_its_instruction() -> None:
     text = "Allocation (size=8) would exceed memory (size=4) :: #a1 [space=vmem] :: %x.1 = f32[4]{0} custom-call()"
     with_shape = text.replace("space=", "shape = 'u8[8]{0}', space=")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import xxhash
 
-from xlamem import schema
+from xlamem import _lines, schema
 from xlamem.input import spans
 from xlamem.input.text import Text
 from xlamem.parse import arrow, diagnostics, hashes, interners, outline, report_checks, stores
@@ -472,6 +472,40 @@ def test_diagnostics_of_several_files_and_sections(seed: int, most: int, monkeyp
             expected.append((uri, None, None, section, "more_diagnostics", "warning", f"{n} more of {code}", ""))
     assert [tuple(row) for row in found.rows()] == expected
     assert found.codes == {key[2] for key in kept}
+
+
+def test_what_an_interrupted_attempt_added_is_undone() -> None:
+    """Also what it added to fields that were known before."""
+    data = b"a=1 b=2 a=3\n"
+    found, file = diagnostics.Diagnostics(), File(0, "hlo", Text(data, "f"), len(data), len(data))
+    gaps = np.array([[-1, 0, 4, 7], [-1, 0, 8, 11]])
+    found.add(file, 0, "s", "c", "w")
+    found.unknown_fields(file, "s", gaps, (), ())
+    expected, unknown = found.rows(), found.unknown_table([file])
+    undo = found.save([file])
+    found.unknown_fields(file, "s", np.array([[-1, 0, 0, 3]]), (), ())
+    found.unknown_lines(file, "s", np.zeros(1, np.int64))
+    found.add(file, 4, "s", "c", "w")
+    found.count(file, "s", "c", 2)
+    found.truncated(file, 3, "s", "more")
+    assert (found.rows() == expected, file.truncated) == (False, True)
+    undo()
+    assert (found.rows(), file.truncated) == (expected, False)
+    assert found.unknown_table([file]) == unknown
+
+
+def test_two_faults_of_a_line() -> None:
+    """Each is said once, in the order of the text."""
+    import weakref
+
+    data = b"one\ntwo\n"
+    found, file = diagnostics.Diagnostics(), File(0, "hlo", Text(data, "f"), len(data), len(data))
+    section = Section("s", weakref.ref(file), 0, len(data), 0)
+    found.faults(section, np.array([[0, 4, 1], [0, 0, 1], [0, 0, 0], [0, 0, 1]]))
+    first, second = _lines.WANTED[:2]
+    assert [(row[2], row[4], row[6]) for row in found.rows()] == [
+        (0, "unknown_line", first), (0, "unknown_line", second), (4, "unknown_line", second)
+    ]  # fmt: skip
 
 
 def test_a_file_is_said_to_be_truncated_once() -> None:

@@ -441,6 +441,20 @@ def test_a_report_of_an_allocation_that_does_not_exist() -> None:
     assert streamed(dump.source, "diagnostics") == rows
 
 
+def test_a_report_of_allocations_that_are_cut_off() -> None:
+    """What is missing is no contradiction."""
+    (source,) = xlamem.find(DUMPS / "cpu-jaxlib-0.4.35-cond_switch")
+    members = texts(source)
+    lines = members["buffer-assignment"].splitlines(keepends=True)
+    (last,) = [i for i, line in enumerate(lines) if line.startswith(b"allocation 12: ")]
+    members["buffer-assignment"] = b"".join(lines[: last + 1])[:-1]
+    assert b"allocation 12: " in members["memory-usage-report"]
+    dump = xlamem.read(held(source.name, members, source.platform))
+    rows = dump.verify().to_pylist()
+    assert not [r for r in rows if r["wanted"] == "this allocation as in the allocations"]
+    assert streamed(dump.source, "diagnostics") == rows
+
+
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_a_report_that_is_cut_off_says_nothing_about_the_allocations(is_cut: bool) -> None:
     (source,) = xlamem.find(DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad")
