@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import xxhash
 from conftest import DUMPS, texts
-from typing_extensions import Buffer
 
 import xlamem
 from xlamem import _allocations, _flags, _hlo, _hlo_body, _lines, _liveness, _usage, _values
 from xlamem._column import Column, Names
+from xlamem.input.files import Buffer
 
 SECTIONS = {_lines.ASSIGNMENT: "assignment", _lines.USED: "used", _lines.LIVE: "live"}
 BLOCKS = {

@@ -94,6 +94,8 @@ def test_cut(source: Source, role: str, most: int | None) -> None:
     # The slow reader is slow: it looks at a sample of the same cuts, of the whole dump, line ends among them.
     for at in sorted({*rng.sample(lines, min(12, len(lines))), *(rng.randrange(len(data)) for _ in range(12))}):
         cut = members | {role: data[:at]}
+        if not any(HEAD.search(text[: text.rfind(b"\n") + 1]) for text in cut.values()):
+            continue  # nothing is left of the only file, see above
         dump = xlamem.read(held(source.name, cut, source.platform), text=True, threads=1)
         assert differences(dump, cut) == [], at
 
