@@ -173,12 +173,21 @@ def test_a_copy_that_becomes_the_output(rows: int, end: int, saved: int, make: M
     assert [row["upper"] for row in found] == [pytest.approx(1.05 * saved * KIB, rel=0.05)] * (saved > 0)
 
 
+WHILE = "while(%init), condition=%cond, body=%body"
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
 @pytest.mark.parametrize(("rows", "saved"), [(128, 128), (64, 64)])
-def test_a_loop_that_may_write_over_the_argument(rows: int, saved: int, make: Make) -> None:
-    """What fills the memory of its result is needed no more. Anything smaller there is another temporary."""
+def test_a_loop_that_may_write_over_the_argument(rows: int, saved: int, is_copied: bool, make: Make) -> None:
+    """What fills the memory of its result is needed no more. Anything smaller there is another temporary.
+
+    The output may be a copy of the result in another layout, as of caches that a loop updates.
+    """
     inside = value(9, "t", rows * KIB, 0, f"f32[{rows},256]")
-    result = output("y", "f32[128,256]", instruction="while(%init), condition=%cond, body=%body", more=inside)
+    loop_ = Buffer("w", "f32[8]", (8, 9), instruction=WHILE, uses="  y, operand 0")
+    result = output("y", "f32[128,256]", instruction="copy(%w)" if is_copied else WHILE, more=inside)
     buffers = [argument("x", "f32[128,256]", 0, uses="  s.1, operand 0"), result, Buffer("h", "f32[512,256]", (0, 8))]
+    buffers += [loop_] if is_copied else []
     (row,) = advice(program(make, buffers, "gpu", ranges=["t{}:3-8"]), "donate")
     assert row["upper"] == pytest.approx(1.05 * saved * KIB, rel=0.05)
 

@@ -194,12 +194,13 @@ def _copies(w: WhatIf, outputs: Ints) -> Mask:
 
 
 def _loops(w: WhatIf, outputs: Ints) -> Mask:
-    """Return which values fill the allocation of an output that is the result of a loop.
+    """Return which values fill the allocation of an output that is the result of a loop, or a copy of one.
 
-    The loop may write it over the argument.
+    The loop may write it over the argument. A copy has another layout.
     """
     p, of_loop = w.p, np.zeros(len(w.p.allocation_ids), bool)
-    of_loop[p.owner[outputs[has_opcode(p, p.instruction_row[outputs], "^while$")]]] = True
+    is_result = has_opcode(p, p.instruction_row[_copied(p, outputs)], "^while$")
+    of_loop[p.owner[outputs[is_result]]] = True
     fills: Mask = of_loop[p.owner] & (p.extent == p.allocation_size[p.owner])
     return fills
 
