@@ -238,24 +238,27 @@ def test_more_classes_than_features(features: int, n: int, make: Make) -> None:
 
 
 FROZEN = argument("p['emb']", "bf16[4096,32]", 0, uses="  dot.2, operand 1")
-ADAPTER = argument("a['lora']", "f32[256,8,2]", 1)
+ADAPTER = argument("a['lora']", "f32[4,8,64]", 1)
 ADAPTER = ADAPTER._replace(allocation=ADAPTER.allocation[:-1] + ", maybe-live-out:")
 
 
 @pytest.mark.parametrize(
-    ("shape", "n"),
+    ("shape", "reader", "n"),
     [
-        ("bf16[4096,32]", 1), ("bf16[1,4096,32]", 1), ("bf16[32,4096]", 1), ("bf16[2048,4096]", 1),
-        ("bf16[2049,4096]", 0), ("bf16[2,4096,32]", 0), ("bf16[64,4096]", 0), ("bf16[4096]", 0), ("bf16[2048,32]", 0),
+        ("bf16[4096,32]", "dot.2", 1), ("bf16[1,4096,32]", "dot.2", 1), ("bf16[64,4096]", "dot.2", 1),
+        ("bf16[2048,4096]", "dot.2", 1), ("bf16[2049,4096]", "dot.2", 0), ("bf16[2,4096,32]", "dot.2", 0),
+        ("bf16[4096]", "dot.2", 0), ("bf16[2048,32]", "dot.2", 0), ("bf16[64,4096]", "exp.1", 0),
     ],
 )  # fmt: skip
-def test_logits_of_a_frozen_model(shape: str, n: int, make: Make) -> None:
-    """An adapter is trained, which has a dimension of the samples, too; the frozen weights have no gradient.
+def test_logits_of_a_frozen_model(shape: str, reader: str, n: int, make: Make) -> None:
+    """An adapter is trained, which has dimensions of the samples by chance; the frozen weights have no gradient.
 
-    Labels, whose dimensions are samples and classes, are no weights.
+    Labels, whose dimensions are samples and classes, are read by no product.
     """
-    rows = advice(program(make, [FROZEN._replace(shape=shape), ADAPTER, HIDDEN, LOGITS, SOFTMAX]), "loss")
+    frozen = FROZEN._replace(shape=shape, uses=f"  {reader}, operand 1")
+    rows = advice(program(make, [frozen, ADAPTER, HIDDEN, LOGITS, SOFTMAX]), "loss")
     assert [row["lower"] for row in rows] == [int(0.7 * (2 * LOGITS_BYTES * 7 // 8))] * n
+    assert all("for 8 of the 64 along" in row["action"] for row in rows)
 
 
 def test_logits_smaller_than_the_gradient_of_their_weights(make: Make) -> None:

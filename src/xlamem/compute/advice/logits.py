@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from ... import kernels as pc
 from ..aliasing import is_partitioned
-from ..columns import Ints, Mask, flags_of
+from ..columns import Ints, Mask, flags_of, take
 from ..layout import PARAMETER
 from ..op_names import matching
-from ..origins import has_opcode, uses_of
+from ..origins import has_opcode, origins, uses_of
 from ..program import CLONE, distinct_rows
 from .activations import FORWARD, Activations, loop_over
 from .bounds import largest_divisor, of_values, with_vmem
@@ -154,17 +154,17 @@ def _split(a: Activations, value: int, heads: int) -> Logits | None:
 def _classes(a: Activations, value: int) -> tuple[int, Ints]:
     """Return the dimension of classes of logits, and the weights that have it, too; 0 if these are no logits.
 
-    The weights of a frozen model, as adapters are trained for, are not updated.
+    It is the last dimension, if weights have that, or the largest. Those of a frozen model, as adapters are trained
+    for, are not updated; the adapters may have a dimension of the samples by chance.
     """
     own, found = [d for d in a.dimensions[value].tolist() if d > 1], (0, np.empty(0, np.int64))
-    for is_weight in (a.is_state & (a.dimensions[:, 1] > 0), _are_frozen(a, own)):
-        of_weights = [d for d in own if (a.dimensions[is_weight] == d).any()]
-        if of_weights:
-            classes = own[-1] if own[-1] in of_weights else max(of_weights)
+    kinds = a.is_state & (a.dimensions[:, 1] > 0), _are_frozen(a)
+    for classes in (own[-1], max(own)) if own else ():
+        for is_weight in kinds:
             weights = np.flatnonzero(is_weight & (a.dimensions == classes).any(axis=1))
-            if _are_many(a, classes, weights):
+            if len(weights) and _are_many(a, classes, weights):
                 return classes, weights
-            found = found if found[0] else (classes, weights)
+            found = (classes, weights) if len(weights) and not found[0] else found
     return found
 
 
@@ -173,11 +173,13 @@ def _are_many(a: Activations, classes: int, weights: Ints) -> bool:
     return bool(classes >= MORE_CLASSES * a.elements[weights].max() / classes)
 
 
-def _are_frozen(a: Activations, own: list[int]) -> Mask:
-    """Return which values are arguments that are not updated, and matrices with one of these dimensions."""
-    dimensions = np.where(a.dimensions > 1, a.dimensions, 0)
-    is_matrix = ((dimensions > 0).sum(axis=1) == 2) & (np.isin(dimensions, own).sum(axis=1) == 1)
-    found: Mask = is_matrix & (a.p.category == PARAMETER)[a.p.owner] & ~a.is_state
+def _are_frozen(a: Activations) -> Mask:
+    """Return which values are matrices that are arguments, are not updated, and are read by a product."""
+    p, (value, user, _, _) = a.p, uses_of(a.p)
+    argument = take(origins(p).argument, value)
+    argument = np.where(argument < 0, take(p.owner, value), argument)[flags_of(a.is_forward_product, user)]
+    is_read = np.isin(np.arange(len(p.category)), argument) & (p.category == PARAMETER)
+    found: Mask = ((a.dimensions > 1).sum(axis=1) == 2) & is_read[p.owner] & ~a.is_state
     return found
 
 
