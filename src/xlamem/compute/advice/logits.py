@@ -154,12 +154,13 @@ def _split(a: Activations, value: int, heads: int) -> Logits | None:
 def _classes(a: Activations, value: int) -> tuple[int, Ints]:
     """Return the dimension of classes of logits, and the weights that have it, too; 0 if these are no logits.
 
-    It is the last dimension, if weights have that, or the largest. Those of a frozen model, as adapters are trained
-    for, are not updated; the adapters may have a dimension of the samples by chance.
+    It is the last dimension, if weights have that, or the largest, or else the largest that they have. Weights of a
+    frozen model are not updated; the adapters that are may have a dimension of the samples by chance.
     """
     own, found = [d for d in a.dimensions[value].tolist() if d > 1], (0, np.empty(0, np.int64))
     kinds = a.is_state & (a.dimensions[:, 1] > 0), _are_frozen(a)
-    for classes in (own[-1], max(own)) if own else ():
+    others = [] if kinds[1].any() else sorted(own, reverse=True)
+    for classes in (own[-1], max(own), *others) if own else ():
         for is_weight in kinds:
             weights = np.flatnonzero(is_weight & (a.dimensions == classes).any(axis=1))
             if len(weights) and _are_many(a, classes, weights):
