@@ -495,7 +495,7 @@ def test_what_an_interrupted_attempt_added_is_undone() -> None:
 
 
 def test_two_faults_of_a_line() -> None:
-    """Each is said once, in the order of the text."""
+    """Each is listed once, in the order of the text."""
     import weakref
 
     data = b"one\ntwo\n"
@@ -508,7 +508,7 @@ def test_two_faults_of_a_line() -> None:
     ]  # fmt: skip
 
 
-def test_a_file_is_said_to_be_truncated_once() -> None:
+def test_a_truncated_file_is_reported_once() -> None:
     found, file = diagnostics.Diagnostics(), File(0, "hlo", None, 0, 0)  # type: ignore[arg-type]
     for wanted in ("a", "b"):
         found.truncated(file, 3, "s", wanted)

@@ -49,7 +49,7 @@ def features_of(module: Mapping[str, Any]) -> set[str]:
 def chip_of(p: Program) -> str | None:
     """Return the chip that a program was compiled for, as the dump names it; None if it names none.
 
-    `TPU_VERSION_VIPERFISH lite` is an example, and `sm_9.0`.
+    Examples are `TPU_VERSION_VIPERFISH lite` and `sm_9.0`.
     """
     target: str | None = module_of(p)["target"]
     arguments = flags_by_role(p).get(TARGET, {})
