@@ -35,6 +35,17 @@ def an_overview(spaces: list[Row] | None = None, usage: dict[str, list[int]] | N
 
 
 @pytest.mark.parametrize(
+    ("total", "n_report", "unproven"), [(None, 0, True), (None, None, True), (None, 3, False), (0, 0, False)]
+)
+def test_a_dump_without_live_ranges_and_total(total: int | None, n_report: int | None, unproven: bool) -> None:
+    """Nothing shows that it was cut between two allocations."""
+    overview = an_overview([a_space("hbm", None)], total_bytes=total, n_printed_report=n_report)
+    text = plain(*peak._missing(overview, Layout(None)))
+    assert text.startswith("this dump has no live ranges: only reserved sizes are known")
+    assert text.endswith("; it has no total either, so it may have been cut between two allocations") == unproven
+
+
+@pytest.mark.parametrize(
     ("most", "categories", "capacity", "floor", "line"),
     [
         (100, {"parameter": 51, "temp": 49}, None, 51, None), (100, {"parameter": 50, "temp": 50}, None, 0, None),

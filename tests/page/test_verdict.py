@@ -149,7 +149,7 @@ def test_packing_and_alignment() -> None:
 def test_no_live_ranges() -> None:
     found = verdict(UNTIMED)
     assert found.decided_by == [
-        "The dump has no live ranges: only sizes are known, not what is in use at which step.",
+        "This dump has no live ranges: only reserved sizes are known, not what is in use at which step.",
         "Of what must fit, 70.8 % are parameters, 14.6 % are temporaries, and 14.4 % are outputs.",
     ]
     assert found.first_step == "The dump has no live ranges, so nothing can be said about what would save memory."

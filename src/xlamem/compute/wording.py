@@ -29,6 +29,13 @@ CAUSES: dict[str, set[str]] = {
 """Diagnostic codes that make each of these columns false."""
 
 
+def without_live_ranges(module: Row) -> str:
+    """Say what is known of a dump without live ranges. Without a total, nothing shows a cut between allocations."""
+    text = "this dump has no live ranges: only reserved sizes are known, not what is in use at which step"
+    has_total = module["total_bytes"] is not None or module["n_printed_report"]
+    return text if has_total else f"{text}; it has no total either, so it may have been cut between two allocations"
+
+
 def problems(module: Row) -> list[str]:
     """Return the problems of a dump."""
     return [problem for column, problem in PROBLEMS.items() if not module[column]]

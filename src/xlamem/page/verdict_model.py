@@ -21,7 +21,14 @@ from ..compute.layout import THREAD_LOCAL
 from ..compute.op_names import PHASES, layers
 from ..compute.origins import origins
 from ..compute.program import Program
-from ..compute.wording import NO_ADVICE, NO_ADVICE_WITHOUT_STEPS, PROGRAM_CODE, available_text, memory_note
+from ..compute.wording import (
+    NO_ADVICE,
+    NO_ADVICE_WITHOUT_STEPS,
+    PROGRAM_CODE,
+    available_text,
+    memory_note,
+    without_live_ranges,
+)
 from ..formatting import file_line, one_line, percent, shorten, size
 from .model import Account, Device, Phases
 
@@ -96,12 +103,15 @@ def decided_by(p: Program, account: Account | None, rows: list[Row], phases: Pha
         return []
     of_device = [r for r in rows if r["memory_space"] is None]
     if account.step is None:
-        known = "Nothing is ever in use." if p.steps is not None else (
-            "The dump has no live ranges: only sizes are known, not what is in use at which step."
-        )
+        known = "Nothing is ever in use." if p.steps is not None else _without_live_ranges(p)
         return [known, *_composition(account, account.total, "Of what must fit")]
     sentences = [_peak(p, account, phases), *_composition(account, account.in_use, "Of these")]
     return sentences + _largest(p, account) + _unused(account, of_device)
+
+
+def _without_live_ranges(p: Program) -> str:
+    text = without_live_ranges(p.tables["modules"].to_pylist()[0])
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _peak(p: Program, account: Account, phases: Phases) -> str:

@@ -15,7 +15,7 @@ from ...compute.bill_wording import bill_line
 from ...compute.devices import parse_bytes
 from ...compute.overview import space_name
 from ...compute.program import CLONE
-from ...compute.wording import NO_ALLOCATIONS
+from ...compute.wording import NO_ALLOCATIONS, without_live_ranges
 from ...formatting import align, count, number, one_line, shorten, size, wrap
 from ..inputs import Program
 from .buffers import SIZE_WIDTH, buffer_lines, group_lines, shape_text
@@ -138,8 +138,7 @@ def budget_text(available: int) -> str:
 def _missing(overview: Overview, layout: Layout) -> list[Text]:
     if overview.has_live_ranges:
         return []
-    text = "this dump has no live ranges: only reserved sizes are known, not what is in use at which step"
-    return layout.wrapped(text if overview.spaces else NO_ALLOCATIONS, "yellow")
+    return layout.wrapped(without_live_ranges(overview.module) if overview.spaces else NO_ALLOCATIONS, "yellow")
 
 
 # -- the first memory space ----------------------------------------------------------------------
