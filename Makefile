@@ -136,7 +136,7 @@ lint-style: $(VENV)/.test $(VENV)/.lint
 
 lint-types: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/mypy --cache-dir=/dev/null
-	$(BIN)/python -m mypy.stubtest $(addprefix xlamem.,$(NATIVE)) --mypy-config-file pyproject.toml \
+	$(BIN)/python -m mypy.stubtest $(addprefix xlamem.,$(NATIVE)) --mypy-config-file .ci/stubtest.ini \
 	  --allowlist tests/native/stubtest-allow.txt --ignore-unused-allowlist
 
 bench: $(VENV)/.bench

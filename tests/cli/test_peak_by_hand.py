@@ -40,7 +40,7 @@ def an_overview(spaces: list[Row] | None = None, usage: dict[str, list[int]] | N
 def test_a_dump_without_live_ranges_and_total(total: int | None, n_report: int | None, unproven: bool) -> None:
     """Nothing shows that it was cut between two allocations."""
     overview = an_overview([a_space("hbm", None)], total_bytes=total, n_printed_report=n_report)
-    text = plain(*peak._missing(overview, Layout(None)))
+    text = plain(" ".join(map(str, peak._missing(overview, Layout(80)))))
     assert text.startswith("this dump has no live ranges: only reserved sizes are known")
     assert text.endswith("; it has no total either, so it may have been cut between two allocations") == unproven
 

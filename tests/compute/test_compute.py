@@ -240,7 +240,7 @@ def check_savings(dump: xlamem.Dump, brute: Brute) -> None:
     assert ours == sorted(ours, key=lambda r: (r["color"], r["page"], -r["saving"]))
 
 
-@pytest.mark.parametrize("seed", every(4, HOSTILE))
+@pytest.mark.parametrize("seed", every(6, HOSTILE))
 def test_hostile(seed: int) -> None:
     dump = hostile_dump(seed)
     brute = of(dump)
@@ -250,7 +250,7 @@ def test_hostile(seed: int) -> None:
     check_sums(dump, 3)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", every(2, range(8)))
 def test_hostile_larger(seed: int) -> None:
     dump = hostile_dump(seed, arenas=12, values=40, steps=150, size=4000)
     brute = of(dump)
@@ -271,7 +271,7 @@ def test_ranges_beyond_the_schedule(seed: int) -> None:
 
 
 @pytest.mark.parametrize("era", every(3, ERAS))
-@pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu"])
+@pytest.mark.parametrize("platform", every(2, ["cpu", "gpu", "tpu"]))
 def test_forged(era: str, platform: Any) -> None:
     for seed in (0, 2):
         forged = forge(seed, era=era, platform=platform, values=40, hostile=seed == 2)

@@ -75,7 +75,7 @@ def check(data: bytes, role: str, at: int, platform: Any, full: dict[str, list[A
 
 
 @pytest.mark.parametrize(("source", "role"), targets(5))
-@pytest.mark.parametrize("most", [150, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [80, pytest.param(None, marks=pytest.mark.slow)])
 def test_cut(source: Source, role: str, most: int | None) -> None:
     """At the ends of `most` lines or of all, and at other places."""
     members = texts(source)

@@ -41,7 +41,7 @@ def ranges(n: int, span: str) -> str:
     return "".join(f"    a.{i}{{}}:{span}\n" for i in range(n))
 
 
-@pytest.mark.parametrize("folder", every(2, sorted(HOSTILE.iterdir())), ids=lambda p: p.name)
+@pytest.mark.parametrize("folder", every(3, sorted(HOSTILE.iterdir())), ids=lambda p: p.name)
 def test_kept(folder: Path, tmp_path: Path) -> None:
     clean = texts(SMALL)
     for i, source in enumerate(xlamem.find(folder)):

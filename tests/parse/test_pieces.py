@@ -86,7 +86,7 @@ def test_every_dump(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("span", every(3, [1, 2, 3, 64, 7]))
 def test_tiny_spans(span: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = [s for s in SHIPPED if sum(m.size or 0 for m in s.members) < 60_000][:: 1 if span > 5 else 3]
+    small = [s for s in SHIPPED if sum(m.size or 0 for m in s.members) < 60_000][::3]
     assert len(small) > 4
     monkeypatch.setattr(streaming, "SPAN_BYTES", span)
     for source in small:
@@ -99,13 +99,13 @@ def test_cut(source: Source, role: str, monkeypatch: pytest.MonkeyPatch) -> None
     members = texts(source)
     rng = random.Random(source.name + role)
     monkeypatch.setattr(streaming, "SPAN_BYTES", 200)
-    for _ in range(8 if sum(map(len, members.values())) < 8 * SMALL else 2):
+    for _ in range(4 if sum(map(len, members.values())) < 8 * SMALL else 1):
         cut = members[role][: rng.randrange(len(members[role]))]
         same(held("x", {role: cut}, source.platform))
         same(held("x", members | {role: cut}, source.platform))
 
 
-@pytest.mark.parametrize("source", shipped()[::6], ids=label)
+@pytest.mark.parametrize("source", shipped()[::9], ids=label)
 def test_missing_siblings_and_broken_lines(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     members = texts(source)
     rng = random.Random(source.name)
@@ -142,8 +142,7 @@ def test_planted(
 def test_forged(era: str, hostile: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     made = forge.forge(5, era=era, values=150, hostile=hostile)
     monkeypatch.setattr(streaming, "SPAN_BYTES", 400)
-    for platform in (None, "tpu"):
-        same(held("x", made.files, platform), text=True)
+    same(held("x", made.files, "tpu" if int(era[1]) % 2 else None), text=True)
 
 
 @pytest.mark.parametrize("span", [1 << 20, 700])

@@ -248,8 +248,8 @@ def with_other_lines(text: str) -> Iterator[list[str]]:
 
 
 def some_of(variants: Sequence[T], place: int) -> list[T]:
-    """Three of the variants, other ones at the next place."""
-    return [variants[(3 * place + k + place // len(variants)) % len(variants)] for k in range(3)]
+    """Two of the variants, other ones at the next place."""
+    return [variants[(2 * place + k + place // len(variants)) % len(variants)] for k in range(2)]
 
 
 @pytest.mark.parametrize("kind", TEXTS)
