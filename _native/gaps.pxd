@@ -175,7 +175,6 @@ cdef inline const char* gapped_label(const char* p, const char* end, Label* out,
 cdef inline const char* gapped_short(const char* p, const char* end, ShortValue* out, Gaps* gaps) noexcept nogil:
     # "<ID NAME{INDEX} (phi) @COLOR>" with gaps; p at its "<".
     cdef Numbered numbered
-    cdef Gaps before = gaps[0]
     cdef const char* close = p + 1
     cdef const char* e
     cdef const char* q
@@ -191,7 +190,6 @@ cdef inline const char* gapped_short(const char* p, const char* end, ShortValue*
     if e != NULL:
         e = gapped_label(e, close, &numbered.label, gaps)
     if e == NULL:
-        gaps[0] = before
         e = seek(numbered_element, p, close, &numbered, gaps)
         if e == NULL:
             return NULL
@@ -328,11 +326,9 @@ cdef inline bint gapped_position(const char* p, const char* end, Label* out, Gap
 cdef inline const char* position_words(const char* p, const char* end, Label* out, Gaps* gaps) noexcept nogil:
     # "NAME[ {INDEX}]" with gaps, up to the end of the line: a name with an index, else a name between commas, else
     # the first name.
-    cdef Gaps before = gaps[0]
     cdef const char* e = seek(name_index_element, p, end, out, gaps)
     cdef const char* q
     if e == NULL:
-        gaps[0] = before
         q = p
         while q < end:
             e = label_element(q, end, out)
@@ -349,7 +345,6 @@ cdef inline const char* position_words(const char* p, const char* end, Label* ou
     if e != NULL:
         add_gap(gaps, e, end)
         return end
-    gaps[0] = before
     e = seek(name_element, p, end, out, gaps)
     return gapped_index(e, end, out, gaps) if e != NULL else NULL
 
@@ -428,11 +423,9 @@ cdef inline bint gapped_use(const char* p, const char* end, Use* out, Gaps* gaps
 
 
 cdef inline const char* use_words(const char* p, const char* end, Use* out, Gaps* gaps) noexcept nogil:
-    cdef Gaps before = gaps[0]
     cdef Label label
     cdef const char* e = seek(use_element, p, end, out, gaps)
     if e == NULL:
-        gaps[0] = before
         e = seek(name_element, p, end, &label, gaps)
         if e != NULL:
             e = gapped_operand(e, end, &out.operand, gaps)

@@ -308,6 +308,17 @@ def test_a_gap_in_the_header_of_a_record() -> None:
     assert dump.batches("modules").read_all()["consistent"].to_pylist() == [True]
 
 
+@pytest.mark.parametrize(
+    ("head", "is_phi", "color", "field"),
+    [("x=1 (phi) @2", True, 2, "x=1"), ("(phi) x=1 @2", True, 2, "x=1"), ("@2 (phi)", False, 2, "(phi)"),
+     ("@2 @3", False, 2, "@3"), ("(phi) (phi) @2", True, 2, "(phi)")],
+)  # fmt: skip
+def test_what_is_read_once_and_in_order(head: str, is_phi: bool, color: int, field: str) -> None:
+    data = ONE + f" value: <5 a {head}> (size=4,offset=0): f32[]\n".encode() + TOTAL
+    (value,) = xlamem.read(held("x", {"buffer-assignment": data})).values.to_pylist()
+    assert (value["is_phi"], value["color"], value["attributes"]) == (is_phi, color, field)
+
+
 def test_the_first_diagnostics_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line at the head counts among the first, whatever pass finds it; the stream keeps the same ones."""
     value = b" value: <5 a @0> (size=4,offset=0): f32[]\n"
@@ -350,6 +361,17 @@ def test_every_line_with_a_shape_that_is_not_utf8_is_reported() -> None:
     dump = xlamem.read(b"BufferAssignment:\nallocation 0: size 64, preallocated-temp:\n" + lines)
     assert dump.values["shape"].to_pylist() == ["f\\xff[2]"] * 4
     assert [d["line"] for d in dump.diagnostics.to_pylist() if d["code"] == "not_utf8"] == [3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("shape", ["(f32[2])", "(f32[2]{0},s32[])", "f32[2]{0}"])
+@pytest.mark.parametrize("field", ["x{y}", "x=[1]"])
+def test_a_field_directly_after_a_shape(shape: str, field: str) -> None:
+    """Without a blank between them, and ending as a shape may end."""
+    value = f" value: <5 a @0> (size=4,offset=0): {shape},{field}\n".encode()
+    dump = xlamem.read(held("x", {"buffer-assignment": ONE + value + TOTAL}))
+    is_array = shape[0] == "f"  # whose element type may be new
+    assert dump.values["shape"].to_pylist() == [f"{shape},{field}" if is_array else shape]
+    assert dump.values["attributes"].to_pylist() == [None if is_array else field]
 
 
 @pytest.mark.parametrize(
