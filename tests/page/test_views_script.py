@@ -11,6 +11,9 @@ import pytest
 from node import bundled, run
 
 import xlamem
+from xlamem.compute.charges import FUNCTION, live_set_of
+from xlamem.compute.grouping import folded_scopes
+from xlamem.compute.program import program
 from xlamem.compute.tree import ScopeNode, scope_tree
 from xlamem.page.writing import report
 
@@ -130,18 +133,22 @@ def bytes_by_path(node: ScopeNode, path: tuple[str, ...] = ()) -> dict[tuple[str
 
 
 @pytest.mark.parametrize(
-    "name", ["cpu-jaxlib-0.9.1-mlp_grad", "gpu-jax-0.10.2-attn_cudnn", "tpu-libtpu-0.0.50.1-tpu7x-donate_adam"]
-)
-def test_scopes_add_up_as_in_python(tmp_path: Path, name: str) -> None:
-    dump = xlamem.read(DUMPS / name)
+    ("place", "by_function"),
+    [("dumps/cpu-jaxlib-0.9.1-mlp_grad", False), ("dumps/gpu-jax-0.10.2-attn_cudnn", False),
+     ("dumps/tpu-libtpu-0.0.50.1-tpu7x-donate_adam", False), ("data/advice/tpu-calls/base", True)],
+)  # fmt: skip
+def test_scopes_add_up_as_in_python(tmp_path: Path, place: str, by_function: bool) -> None:
+    dump = xlamem.read(DUMPS.parent / place)
     model = report(dump).as_json()
+    assert model["programs"][0]["scopes"]["functions"] == by_function
     spaces = model["programs"][0]["spaces"]
     steps = [(space, step) for space in range(len(spaces)) for step in (0, len(dump.schedule) // 2, len(dump.schedule))]
     found = run(bundled(SCOPES, tmp_path), **model, steps=steps, width=600)
     for (space, step), one in zip(steps, found, strict=True):
         color = spaces[space]["color"]
-        sums = xlamem.attribution(dump, ("scope", "opcode"), time=step, space=color, fold=True)
-        expected = {path: n for path, n in bytes_by_path(scope_tree(sums.to_pylist())).items() if n}
+        members = live_set_of(program(dump), step, color, ["category", "op_name", "opcode", "bytes", FUNCTION])
+        sums = [row for row in folded_scopes(members, functions=by_function) if row.pop("category")]
+        expected = {path: n for path, n in bytes_by_path(scope_tree(sums)).items() if n}
         scopes = one["scopes"]
         assert {tuple(s["names"]): s["bytes"] for s in scopes if s["bytes"]} == expected
         assert all(s["bytes"] == s["selected"] == s["phases"] for s in scopes)

@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from .. import kernels as pc
-from ..compute.buffer_names import KINDS, buffer_names
+from ..compute.buffer_names import KINDS, buffer_names, functions
+from ..compute.charges import FUNCTION, live_set_of
 from ..compute.columns import Ints, encoded, ints, nullable, take, take_text
+from ..compute.grouping import have_functions_only
 from ..compute.layout import CATEGORIES, CONSTANT, LIVE_OUT, TEMP, TEMP_IN_OUTPUT, THREAD_LOCAL
 from ..compute.op_names import PHASES
 from ..compute.origins import ORIGINS
@@ -20,6 +22,12 @@ from ..parse.arrays import order_by, stable_order
 from .model import Aliases, Allocations, Buffers, Instructions, Scopes, Uses
 from .scopes_model import scope_tree
 from .texts import Encoded, compacted, joined, numbered
+
+
+MAIN_MEMORY = 0
+"""Color of the device's main memory, on every platform."""
+COMPUTED = TEMP, TEMP_IN_OUTPUT, LIVE_OUT
+"""Categories of buffers that may be arranged by function."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,7 @@ def buffer_model(p: Program, space_rows: Ints) -> BufferModel:
     (schedule, defines, origin, reads, aliases, rows), names = joined(columns, (printed,))
     opcode = _opcodes(p, rows, len(names))
     op_name = compacted(named["op_name"])
-    tree = scope_tree(op_name, (take(opcode[0], defines), opcode[1]))
+    tree = scope_tree(op_name, (take(opcode[0], defines), opcode[1]), _functions(p, values))
     columns_of_values = _value_columns(p, values, np.searchsorted(owners, p.owner[values]))
     buffers = Buffers(
         instruction=defines,
@@ -79,6 +87,16 @@ def _ranges(p: Program) -> tuple[Ints, Ints]:
     if p.steps is None:
         return np.full(len(p.owner), -1), np.full(len(p.owner), -1)
     return p.occupied_ranges()
+
+
+def _functions(p: Program, values: Ints) -> Encoded | None:
+    """Return the functions of temporaries and outputs if they tell more than scopes at the peak of the main memory."""
+    if p.steps is None or MAIN_MEMORY not in {s.color for s in p.spaces}:
+        return None
+    if not have_functions_only(live_set_of(p, None, MAIN_MEMORY, ["category", "op_name", "bytes", FUNCTION])):
+        return None
+    codes, texts = compacted(functions(p, values))
+    return np.where(np.isin(p.categories_of(values), COMPUTED), codes, -1), texts
 
 
 def _texts(column: Encoded, rows: Ints) -> Encoded:

@@ -240,6 +240,8 @@ class Scopes:
 
     name: pa.Array
     parent: Ints
+    functions: bool
+    """Whether temporaries and outputs are arranged by function, because their op_names have no modules."""
 
 
 # -- a program -----------------------------------------------------------------------------------

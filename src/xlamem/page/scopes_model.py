@@ -26,19 +26,23 @@ class ScopeTree(NamedTuple):
     row: Ints
 
 
-def scope_tree(op_name: tuple[Ints, pa.Array], opcode: tuple[Ints, list[str]]) -> ScopeTree:
-    """Return the tree of the scopes of buffers, as that of `compute.scope_tree` for `attribution` with ``fold``.
+def scope_tree(
+    op_name: tuple[Ints, pa.Array], opcode: tuple[Ints, list[str]], function: tuple[Ints, pa.Array] | None = None
+) -> ScopeTree:
+    """Return the tree of the scopes of buffers, as that of `compute.scope_tree` for `folded_scopes`.
 
-    Arguments are the codes and texts of op_names and opcodes. Buffers without an op_name are arranged by opcode.
+    Arguments are codes and texts. Buffers with a function have this instead of a scope, and buffers without an op_name
+    are arranged by opcode.
     """
-    scope_of_name, paths = encoded(scopes(op_name[1].cast(pa.string()), fold=True))
+    scope_of_name, scope_names = encoded(scopes(op_name[1].cast(pa.string()), fold=True))
+    of_function, functions = function or (np.full(len(op_name[0]), -1), pa.array([], pa.string()))
     path_of_opcode = [SEPARATOR.join((NO_SCOPE, name)) for name in [*opcode[1], "?"]]
-    paths = pa.concat_arrays([_paths(paths.cast(pa.string())), pa.array(path_of_opcode, pa.string())])
-    n = len(paths) - len(path_of_opcode)
-    scope = take(scope_of_name, op_name[0])
-    path = np.where(scope >= 0, scope, n + np.where(opcode[0] < 0, len(opcode[1]), opcode[0]))
+    named = pa.concat_arrays([scope_names.cast(pa.string()), functions.cast(pa.string())])
+    paths = pa.concat_arrays([_paths(named), pa.array(path_of_opcode, pa.string())])
+    scope = np.where(of_function >= 0, len(scope_names) + of_function, take(scope_of_name, op_name[0]))
+    path = np.where(scope >= 0, scope, len(named) + np.where(opcode[0] < 0, len(opcode[1]), opcode[0]))
     used, number = numbered(path)
-    tree, row = _tree(paths.take(pa.array(used)))
+    tree, row = _tree(paths.take(pa.array(used)), functions=function is not None)
     return ScopeTree(tree, take(row, number))
 
 
@@ -52,7 +56,7 @@ def _paths(texts: pa.Array) -> pa.Array:
     return pc.if_else(is_path, pc.replace_substring(texts, "/", SEPARATOR), split)
 
 
-def _tree(paths: pa.Array) -> tuple[Scopes, Ints]:
+def _tree(paths: pa.Array, *, functions: bool) -> tuple[Scopes, Ints]:
     """Return the tree of these paths, and the row of the last component of each."""
     parts = pc.split_pattern(paths, SEPARATOR, max_splits=MAX_DEPTH - 1)
     begin = np.asarray(parts.offsets, np.int64)
@@ -70,4 +74,4 @@ def _tree(paths: pa.Array) -> tuple[Scopes, Ints]:
     names = pc.replace_substring(names.cast(pa.string()), SEPARATOR, "/")
     texts = pa.concat_arrays([names, pa.array([""])])
     name = texts.take(pa.array(np.concatenate(name_codes) % len(texts)))
-    return Scopes(name, np.concatenate(parents)), row
+    return Scopes(name, np.concatenate(parents), functions), row

@@ -86,7 +86,7 @@ class Scopes {
       const crumb = row === scope ? h("span", { "aria-current": "true" }, label) : button(label, () => this.#select(row));
       crumbs.unshift(h("span", { class: "separator", "aria-hidden": "true" }, "\u203a"), crumb);
     }
-    const all = "All scopes";
+    const all = this.#all;
     crumbs.unshift(scope > 0 ? button(all, () => this.#select(0)) : h("span", { "aria-current": "true" }, all));
     const bytes = this.#rollup.bytes[scope]!;
     const share = scope > 0 ? `, ${this.#shareOf(bytes)}` : this.#data.model.steps === null ? "" : " in use";
@@ -129,7 +129,12 @@ class Scopes {
   }
 
   #label(block: Block): string {
-    return block.scope === 0 ? "All scopes" : block.label;
+    return block.scope === 0 ? this.#all : block.label;
+  }
+
+  /** The name of the root. */
+  get #all(): string {
+    return this.#data.model.scopes.functions ? "All functions" : "All scopes";
   }
 
   #share(block: Block): string {

@@ -249,6 +249,8 @@ export interface Aliases {
 export interface Scopes {
   name: TextColumn;
   parent: IntColumn;
+  /** Whether temporaries and outputs are arranged by function, because their op_names have no modules. */
+  functions: boolean;
 }
 
 export interface Advice {

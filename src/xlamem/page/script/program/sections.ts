@@ -34,19 +34,21 @@ export function sections(model: Program, page: Page): { elements: HTMLElement[];
   draw(adviceView, advice);
   draw(explainView, explain);
   draw(diagnosticsView, diagnostics);
-  const { elements, hosts } = explorer(model.steps !== null);
+  const { elements, hosts } = explorer(model);
   const after = [explain, diagnostics].map((s) => s.element);
   if (model.spaces.length === 0) return { elements: [verdict.element, bill.element, ...after], hosts };
   return { elements: [verdict.element, bill.element, ...elements, advice.element, ...after], hosts };
 }
 
 /** Without live ranges, the memory is that of all buffers. */
-function explorer(hasSteps: boolean): { elements: HTMLElement[]; hosts: Hosts } {
+function explorer(model: Program): { elements: HTMLElement[]; hosts: Hosts } {
   const time = section("time", "Memory over time", "Bytes in use at each step of the schedule, and below where they lie.");
   const timeline = h("div", { class: "timeline" }, h("p", { class: "sentence loading" }, "Reading the columns …"));
   const map = h("div", { class: "map" });
   time.host.append(timeline, map);
-  const scopes = section("scopes", "Scopes", hasSteps ? "What is in use at the selected step by named scope, with layers folded." : "All buffers by named scope, with layers folded.");
+  const hasSteps = model.steps !== null;
+  const [title, by] = model.scopes.functions ? ["Functions", "function, since op_names have no modules"] : ["Scopes", "named scope, with layers folded"];
+  const scopes = section("scopes", title, `${hasSteps ? "What is in use at the selected step" : "All buffers"} by ${by}.`);
   const buffers = section("buffers", "Buffers", hasSteps ? "What is in use at the selected step." : "All buffers of the memory space. Bytes that several share count once.");
   const detail = section("detail", "Buffer", "");
   const columns = h("div", { class: "columns" }, h("div", { class: "main-column" }, scopes.element, buffers.element), detail.element);
