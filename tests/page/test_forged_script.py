@@ -197,6 +197,10 @@ def test_sizes_in_words(script: Path) -> None:
         ("exactSize", 1024): "1.00 KiB (1,024 bytes)",
         ("minusSigns", "-5 B, x-3 (-2), then -1"): f"{minus}5 B, x-3 ({minus}2), then {minus}1",
     }  # fmt: skip
+    texts |= {("shortSize", n): text for n, text in (
+        (0, "0"), (9, "9 B"), (10, "10 B"), (100, "100 B"), (1000, "1000 B"), (1024, "1 KiB"), (1536, "1.5 KiB"),
+        (1080, "1.05 KiB"), (10240, "10 KiB"), (100 << 20, "100 MiB"),
+    )}  # fmt: skip
     assert called(script, None, *texts) == [*texts.values()]
 
 
