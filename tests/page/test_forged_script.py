@@ -14,6 +14,7 @@ PROGRAM = """
 import { icicle } from "./buffers/icicle.js";
 import { tabSeparated } from "./buffers/columns.js";
 import { usageOf, spacesOf } from "./comparison/accounts.js";
+import { addressOf, initial } from "./data/address.js";
 import { liveSet } from "./data/live.js";
 import { matching } from "./data/matching.js";
 import { bufferName, findBuffer, findScope, isOnlyBuffer, joinScopes, scopeOfBuffer } from "./data/names.js";
@@ -33,6 +34,7 @@ const functions = {
   usageOf, spacesOf, liveSet, matching, bufferName, findBuffer, findScope, isOnlyBuffer, joinScopes, scopeOfBuffer,
   rollUp, neighboursOf, lastUse, stackOf, scaleOf, exactSize, minusSigns, shortSize, signedSize, zoomed, codingOf,
   labelOf, peakNote, whatOf, decimated, envelope,
+  address: (data, buffer) => addressOf({ ...initial(0, data.model), buffer }, data, 0),
   scopes: (data, width) => icicle(data, rollUp(data, 0, 0), 0, width),
   table: (data, rows) => tabSeparated({ data, live: liveSet(data, 0, 0), step: 0 }, rows),
   plateaus: (data, step, direction) => {
@@ -145,8 +147,10 @@ def test_names_of_buffers_and_scopes(script: Path) -> None:
     calls = [*(("findBuffer", text) for text in rows), *(("findScope", path) for path in paths)]
     calls += [("scopeOfBuffer", row) for row in range(5)]
     assert called(script, data, *calls) == [*rows.values(), *paths.values(), *scope_of]
-    twins = program(4, instruction=[0, 0, 1, 1], shapeIndex=[-1, -1, 0, 1])
-    assert called(script, twins, *(("isOnlyBuffer", row) for row in range(4))) == [False, False, True, True]
+    twins = program(4, instruction=[0, 0, 1, 1], shapeIndex=[-1, -1, -1, 0], indexNames=["{1}"])
+    assert called(script, twins, *(("isOnlyBuffer", row) for row in range(4)), ("address", 1), ("address", 2)) == [
+        False, False, True, True, "#buffer=1", "#buffer=i1",
+    ]  # fmt: skip
     joined = {("(no scope)", "add"): "(no scope) add", ("a/(no scope)", "add"): "a/(no scope) add", ("a", "b"): "a/b",
               ("params", "['w']"): "params['w']", ("a", ".b"): "a.b"}  # fmt: skip
     assert called(script, None, *(("joinScopes", *pair) for pair in joined)) == [*joined.values()]

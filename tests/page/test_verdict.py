@@ -57,7 +57,7 @@ def test_headline(memory: dict[str, Any], headline: str) -> None:
     assert found.reason == ""
 
 
-@pytest.mark.parametrize("memory", [{"resident": 1}, {"resident": "1GiB"}, {"fraction": 0.9}])
+@pytest.mark.parametrize("memory", [{"resident": 1}, {"resident": "1GiB"}, {"fraction": 0.9}, {"fraction": 2}])
 def test_what_is_left_of_no_device_is_a_wrong_use(memory: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="require a capacity or a device"):
         xlamem.report(MLP, **memory)
