@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
+import subprocess
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from node import bundled, run
+from node import bundled
 
 Json = dict[str, Any]
+Script = subprocess.Popen[str]
 
 PROGRAM = """
+import { createInterface } from "node:readline";
 import { icicle } from "./buffers/icicle.js";
 import { tabSeparated } from "./buffers/columns.js";
 import { usageOf, spacesOf } from "./comparison/accounts.js";
@@ -44,10 +48,13 @@ const functions = {
   },
 };
 const plain = (_, value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
-const { data, calls } = given;
-const results = calls.map(([name, ...rest]) => functions[name](...(data ? [data] : []), ...rest) ?? null);
-console.log(JSON.stringify(results, plain));
+for await (const line of createInterface({ input: process.stdin })) {
+  const { data, calls } = JSON.parse(line);
+  const results = calls.map(([name, ...rest]) => functions[name](...(data ? [data] : []), ...rest) ?? null);
+  console.log(JSON.stringify(results, plain));
+}
 """
+"""Answers each line of its input, so that one process serves all tests."""
 NAMES = ("categoryNames", "indexNames", "kindNames", "layerNames", "opNames", "originNames", "phaseNames", "shapeNames",
          "sourceNames")  # fmt: skip
 UNKNOWN = ("kind", "layer", "layerIndex", "opName", "origin", "originInstruction", "phase", "scope", "shape",
@@ -55,13 +62,21 @@ UNKNOWN = ("kind", "layer", "layerIndex", "opName", "origin", "originInstruction
 
 
 @pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return bundled(PROGRAM, tmp_path_factory.mktemp("script"))
+def script(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Script]:
+    program = bundled(PROGRAM, tmp_path_factory.mktemp("script"), head="")
+    with subprocess.Popen(["node", str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
 
 
-def called(script: Path, data: Json | None, *calls: Any) -> list[Any]:
+def called(script: Script, data: Json | None, *calls: Any) -> list[Any]:
     """Return the results of functions with this program, if there is one, and other parameters."""
-    found: list[Any] = run(script, data=data, calls=calls)
+    assert script.stdin
+    assert script.stdout
+    script.stdin.write(json.dumps({"data": data, "calls": calls}) + "\n")
+    script.stdin.flush()
+    line = script.stdout.readline()
+    assert line, "the script failed"  # its error is on stderr
+    found: list[Any] = json.loads(line)
     return found
 
 
@@ -89,7 +104,7 @@ def program(n: int, *, model: Json | None = None, allocations: Json | None = Non
 # -- which buffers -------------------------------------------------------------------------------
 
 
-def test_buffers_at_the_same_bytes(script: Path) -> None:
+def test_buffers_at_the_same_bytes(script: Script) -> None:
     """Those that touch it are not; in time they are as long as both are live at one step."""
     places = [
         (10, 10, 5, 6), (15, 10, 6, 8), (0, 20, 4, 5), (12, 4, 0, 1), (12, 4, 2, 4), (12, 4, 9, 9), (12, 4, 7, 8),
@@ -104,7 +119,7 @@ def test_buffers_at_the_same_bytes(script: Path) -> None:
     ]
 
 
-def test_what_stands_for_a_fixed_allocation(script: Path) -> None:
+def test_what_stands_for_a_fixed_allocation(script: Script) -> None:
     """A buffer that saves nothing may. Without live ranges, temporaries are in use at the only step."""
     fixed = {"allocation": [3, 4], "space": [0, 0], "size": [30, 100], "category": [1, 0],
              "categoryNames": ["temp", "live_out"], "label": ["output", "arena"]}  # fmt: skip
@@ -115,7 +130,7 @@ def test_what_stands_for_a_fixed_allocation(script: Path) -> None:
     assert (found["bytes"], found["total"]) == ([10, 30], 40)
 
 
-def test_buffers_that_are_searched_for(script: Path) -> None:
+def test_buffers_that_are_searched_for(script: Script) -> None:
     data = program(
         4,
         allocations={"label": ["arena 7", "params['w']"], "space": [0, 0], "size": [100, 100], "category": [0, 0]},
@@ -135,7 +150,7 @@ def test_buffers_that_are_searched_for(script: Path) -> None:
     assert [[i for i, is_found in enumerate(mask) if is_found] for mask in masks[1:]] == [*wanted.values()]
 
 
-def test_names_of_buffers_and_scopes(script: Path) -> None:
+def test_names_of_buffers_and_scopes(script: Script) -> None:
     scopes = {"name": ["", "a", "b", "b", "layer_*"], "parent": [-1, 0, 1, 0, 3]}
     data = program(
         5, instruction=[0, 1, 1, 2, 2], shapeIndex=[-1, 0, 1, 2, -1], indexNames=["{0}", "{1}", "{}"], scopes=scopes,
@@ -156,7 +171,7 @@ def test_names_of_buffers_and_scopes(script: Path) -> None:
     assert called(script, None, *(("joinScopes", *pair) for pair in joined)) == [*joined.values()]
 
 
-def test_the_last_use_of_a_buffer(script: Path) -> None:
+def test_the_last_use_of_a_buffer(script: Script) -> None:
     data = program(3, uses={"begin": [0, 2, 3, 3], "instruction": [5, 6, 7], "step": [2, 4, -1]})
     assert called(script, data, *(("lastUse", row) for row in range(3))) == [{"instruction": 6, "step": 4}, None, None]
 
@@ -164,7 +179,7 @@ def test_the_last_use_of_a_buffer(script: Path) -> None:
 # -- what is said of them ------------------------------------------------------------------------
 
 
-def test_words_about_buffers(script: Path) -> None:
+def test_words_about_buffers(script: Script) -> None:
     opcodes = {"name": ["p", "q", "r"], "opcode": [0, 0, -1], "opcodeNames": ["parameter"]}
     allocations = {"label": ["params['w']", "arena"], "space": [0, 0], "size": [10, 100], "category": [0, 1]}
     data = program(
@@ -182,7 +197,7 @@ def test_words_about_buffers(script: Path) -> None:
     assert found == [text for texts in words.values() for text in texts]
 
 
-def test_rows_that_are_copied(script: Path) -> None:
+def test_rows_that_are_copied(script: Script) -> None:
     names = {"kindNames": ["activation"], "phaseNames": ["forward"]}
     data = program(1, model={"steps": 3}, end=[2], kind=[0], phase=[0], **names)
     (text,) = called(script, data, ("table", [0]))
@@ -193,7 +208,7 @@ def test_rows_that_are_copied(script: Path) -> None:
     }  # fmt: skip
 
 
-def test_sizes_in_words(script: Path) -> None:
+def test_sizes_in_words(script: Script) -> None:
     minus = "\N{MINUS SIGN}"
     texts = {
         ("signedSize", -2048): f"{minus}2.00 KiB", ("signedSize", -1): f"{minus}1 B", ("signedSize", 0): "0 B",
@@ -211,7 +226,7 @@ def test_sizes_in_words(script: Path) -> None:
 # -- what is drawn -------------------------------------------------------------------------------
 
 
-def test_bytes_by_scope_and_phase(script: Path) -> None:
+def test_bytes_by_scope_and_phase(script: Script) -> None:
     """Scopes of the same size are in the order of the program; what has no phase is last."""
     data = program(
         4, scope=[1, 3, 2, -1], phase=[0, -1, 1, -1], phaseNames=["forward", "backward"],
@@ -223,7 +238,7 @@ def test_bytes_by_scope_and_phase(script: Path) -> None:
     assert found["children"] == [[1, 2, 3], [], [], []]
 
 
-def test_blocks_of_scopes(script: Path) -> None:
+def test_blocks_of_scopes(script: Script) -> None:
     """Scopes that contain nothing but each other are one block, but for the outermost one; nine rows are shown."""
     scopes = {"name": ["", "net", "layer", "x", "y"], "parent": [-1, 0, 1, 2, 2]}
     (blocks,) = called(script, program(4, scope=[3, 4, 4, 4], scopes=scopes), ("scopes", 40))
@@ -235,7 +250,7 @@ def test_blocks_of_scopes(script: Path) -> None:
     assert {block["row"] for block in blocks} == {*range(9)}
 
 
-def test_the_stack_of_allocations(script: Path) -> None:
+def test_the_stack_of_allocations(script: Script) -> None:
     """Arguments at the bottom, the largest of each category first; buffers in the order of their first steps."""
     allocations = {
         "allocation": [*range(6)], "space": [0, 0, 0, 0, 0, 1], "size": [10, 50, 20, 30, 0, 9],
@@ -252,7 +267,7 @@ def test_the_stack_of_allocations(script: Path) -> None:
     assert (shapes["start"], shapes["end"]) == ([0, 2, 2], [0, 3, 5])
 
 
-def test_colours_of_layers(script: Path) -> None:
+def test_colours_of_layers(script: Script) -> None:
     """Only those that there are; of more than 96, neighbours share one."""
     data = program(3, layerIndex=[0, 2, -1], layer=[0, 0, -1], layerNames=["l*"], phase=[1, -1, 1],
                    phaseNames=["forward", "backward"])  # fmt: skip
@@ -268,7 +283,7 @@ def test_colours_of_layers(script: Path) -> None:
     assert many["code"] == [i // 2 for i in range(101)]
 
 
-def test_points_of_a_line(script: Path) -> None:
+def test_points_of_a_line(script: Script) -> None:
     """The lowest and the highest of each group in their order, and the end of the last step."""
     values = [5, 1, 9, 9, 2, 2, 3, 7]
     calls = ("decimated", values, 0, 7, 8), ("decimated", values, 1, 3, 99), ("envelope", values, 3), (
@@ -281,7 +296,7 @@ def test_points_of_a_line(script: Path) -> None:
     ]
 
 
-def test_the_next_plateau(script: Path) -> None:
+def test_the_next_plateau(script: Script) -> None:
     """The highest is the first one; the next one is that which is nearest."""
     spaces = [{"plateaus": [{"first_step": step} for step in (5, 2, 8)]}]
     data = program(0, model={"steps": 10, "spaces": spaces})
@@ -289,14 +304,14 @@ def test_the_next_plateau(script: Path) -> None:
     assert called(script, data, *(("plateaus", *move) for move in moves)) == [*moves.values()]
 
 
-def test_zooming_always_changes_the_range(script: Path) -> None:
+def test_zooming_always_changes_the_range(script: Script) -> None:
     """By a step at least, unless one or all are shown."""
     ranges = [((4, 4), 1.1), ((4, 6), 1.1), ((4, 6), 0.9), ((4, 5), 0.9), ((4, 4), 0.5), ((0, 9), 2)]
     found = called(script, None, *(("zoomed", shown, 4, factor, 10) for shown, factor in ranges))
     assert [last + 1 - first for first, last in found] == [2, 4, 2, 1, 1, 10]
 
 
-def test_bytes_in_use_of_an_account(script: Path) -> None:
+def test_bytes_in_use_of_an_account(script: Script) -> None:
     names = [("hbm", 0, True), ("vmem", 0, False), ("hbm", 1, True), ("host", 0, False)]
     spaces = [dict(zip(("memory_space", "page", "in_device_memory"), space, strict=True)) for space in names]
     data = program(0, model={"steps": 2, "spaces": spaces}, usage=[[1, 2], [], [10, 0], [5, 5]])
@@ -306,7 +321,7 @@ def test_bytes_in_use_of_an_account(script: Path) -> None:
     assert usage == [[11, 2], [5, 5], None, None]
 
 
-def test_the_axis_of_bars(script: Path) -> None:
+def test_the_axis_of_bars(script: Script) -> None:
     """It ends where the largest program does, at the capacity, or at most a quarter beyond it."""
     cases = {(100, 50): 100, (100, 110): 110, (100, 500): 125, (None, 500): 500, (0, 500): 500, (None, None): 1}
     rows = [[{"available": None, "must_fit": None}, {"available": a, "must_fit": n}] for a, n in cases]
