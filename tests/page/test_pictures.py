@@ -128,6 +128,15 @@ def test_the_names_of_other_memory_spaces(name: str, page: int, shown: str) -> N
     assert shown in texts(check(picture([replace(program, spaces=spaces)], parts=["timeline"])))
 
 
+def test_a_memory_space_without_a_curve_is_left_out() -> None:
+    """The model leaves out the curves of a program with very many steps and memory spaces."""
+    program = model(CPU)
+    other = replace(program.spaces[0], memory_space="vmem")
+    for usage, n in ((other.usage, 1), (other.usage[:0], 0)):
+        spaces = [program.spaces[0], replace(other, usage=usage)]
+        assert texts(check(picture([replace(program, spaces=spaces)], parts=["timeline"]))).count("vmem") == n
+
+
 def test_two_programs() -> None:
     shown = texts(check(picture([model(CPU), model(TPU)], summary="B needs less than A.")))
     assert shown[0] == "B needs less than A."
@@ -219,6 +228,31 @@ def test_rectangles_are_where_the_buffers_are() -> None:
     for rect in titled:
         place = [float(rect.get(name, "nan")) for name in ("x", "y", "width", "height")]
         assert np.abs(expected - place).max(1).min() < 0.11, rect.attrib
+
+
+def test_buffers_beyond_their_arena_end_with_it() -> None:
+    """As a damaged dump may say. Those that begin behind it have no height."""
+    program = model(CPU)
+    b, arenas, axis = program.buffers, address_map._arenas(program), svg.StepAxis(program.steps or 1)
+    room = int(arenas.total)
+    for offset in (b.offset + room // 2, b.offset + room, b.offset - room):
+        boxes = address_map._boxes(replace(program, buffers=replace(b, offset=offset)), arenas, axis, 0.0)
+        assert len(boxes.rows)
+        assert (boxes.height >= 0).all()
+        assert boxes.upper.min() >= -1e-6
+        assert boxes.lower.max() <= address_map.HEIGHT + 1e-6
+
+
+@pytest.mark.parametrize("x", [svg.PLOT_LEFT, svg.PLOT_LEFT + 300, svg.PLOT_RIGHT])
+def test_the_label_of_a_peak_stays_inside(x: float) -> None:
+    d = svg.Drawing()
+    timeline._mark(d, x, 20, 40, "peak 1.00 GiB at step 5")
+    (text,) = parsed(d.document(60, "peak")).iter(f"{SVG}text")
+    half = svg.BOLD * svg.text_width(text.text or "") / 2
+    at = float(text.get("x", "nan"))
+    assert at - half >= svg.PLOT_LEFT - 0.1
+    assert at + half <= svg.PLOT_RIGHT + 0.1
+    assert at == pytest.approx(x, abs=0.1) or x != svg.PLOT_LEFT + 300
 
 
 def test_bar_and_hatches_fill_the_width() -> None:
