@@ -431,6 +431,21 @@ def test_a_long_legend_has_several_lines() -> None:
     assert all(x + svg.text_width(label, svg.SMALL) <= svg.RIGHT for x, label in zip(left, labels, strict=True))
 
 
+def test_a_legend_begins_where_it_is() -> None:
+    """Even if its first label is wider than the picture."""
+    ends = {svg.legend(svg.Drawing(), 10, [("c-temp", label)]) for label in ("a", "a" * 300)}
+    assert len(ends) == 1
+
+
+def test_labels_of_steps_stay_inside() -> None:
+    """That of the last step, too."""
+    d = svg.Drawing()
+    svg.StepAxis(10_001).draw(d, 10)
+    found = [(t.text or "", float(t.get("x", "nan"))) for t in parsed(d.document(40, "axis")).iter(f"{SVG}text")]
+    assert found[-1][0] == "10,000"
+    assert all(x + svg.text_width(text, svg.SMALL) / 2 <= svg.PLOT_RIGHT + 0.1 for text, x in found)
+
+
 @pytest.mark.parametrize("top", [1, 7, 1000, 4096, 5 << 20, (3 << 30) + 1, 1 << 40])
 def test_byte_ticks(top: int) -> None:
     ticks = svg.byte_ticks(top, 5)
