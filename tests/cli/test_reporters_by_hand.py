@@ -276,9 +276,10 @@ def test_unreadable_dumps(about: Row, text: str) -> None:
 
 
 def test_progress_in_words() -> None:
-    s: Any = SimpleNamespace(phase="read", dumps=5, of_dumps=1234, bytes=MIB, of_bytes=61 * MIB, seconds=2.0, failed=3)
-    assert convert._line(s) == "read: 5 of 1,234 dumps, 1.00 MiB of 61.00 MiB, 512.00 KiB/s, 2 min left, 3 unreadable"
-    assert convert._counts(s) == "5/1,234 1.00 MiB of 61.00 MiB 512.00 KiB/s 3 failed"
+    s: Any = SimpleNamespace(phase="read", dumps=5, of_dumps=1234, bytes=30 * MIB, of_bytes=90 * MIB, seconds=60.0,
+                             failed=3)  # fmt: skip
+    assert convert._line(s) == "read: 5 of 1,234 dumps, 30.00 MiB of 90.00 MiB, 512.00 KiB/s, 2 min left, 3 unreadable"
+    assert convert._counts(s) == "5/1,234 30.00 MiB of 90.00 MiB 512.00 KiB/s 3 failed"
     s = SimpleNamespace(phase="find", dumps=5, of_dumps=6, bytes=0, of_bytes=0, seconds=2.0, failed=0)
     assert (convert._line(s), convert._counts(s)) == ("find: 5 of 6 dumps", "5/6")
 

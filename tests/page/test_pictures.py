@@ -374,6 +374,18 @@ def test_cells_grow_until_there_are_few_runs(monkeypatch: pytest.MonkeyPatch) ->
     assert found.density.tolist() == [1] * (n // 2)
 
 
+def test_rectangles_over_each_other_fill_a_cell_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it becomes a part of a larger cell. A third of one is no less than a third."""
+    monkeypatch.setattr(cells, "MAX_RUNS", 1)
+    n, cell = 4, cells.CELL
+    left = np.array([0, 0, 2 * cell])
+    boxes = cells.Boxes(np.arange(3), left, left + cell, np.zeros(3), np.full(3, cell))
+    found = cells.summed(boxes, np.array([0, 1, 0]), 2, (0, 0, cell * n, cell * n))
+    assert (found.height, found.right.tolist(), found.density.tolist()) == (2 * cell, [4 * cell], [0])
+    shares = np.array([[[0.3, 1 / 3, 0.6, 2 / 3]]])
+    assert cells._runs(shares, 0, 0, 4 * cell, cell).density.tolist() == [0, 1, 2]
+
+
 def test_no_buffers() -> None:
     program = model(CPU)
     empty = replace(program.buffers, **{k: v[:0] for k, v in vars(program.buffers).items() if _is_column(v)})
@@ -457,8 +469,8 @@ def test_byte_ticks(top: int) -> None:
 
 
 def test_tick_sizes() -> None:
-    sizes = (0, 512, 1536, 1008 << 10, 5 << 28, 1 << 40, 1 << 71)
-    expected = ["0", "512 B", "1.5 KiB", "1008 KiB", "1.25 GiB", "1 TiB", "2048 EiB"]
+    sizes = (0, 512, 1536, 999 << 10, 1_023_693, 1008 << 10, 5 << 28, 1 << 40, 1 << 71)
+    expected = ["0", "512 B", "1.5 KiB", "999 KiB", "1000 KiB", "1008 KiB", "1.25 GiB", "1 TiB", "2048 EiB"]
     assert [svg.tick_size(n) for n in sizes] == expected
 
 
