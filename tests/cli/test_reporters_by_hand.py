@@ -19,7 +19,7 @@ from xlamem.cli.json_text import json_text
 from xlamem.cli.reporters import advice, bill, buffer, buffers, chart, convert, oom, pairs, series, tables
 from xlamem.cli.reporters.notes import Note, note_lines
 from xlamem.cli.reporters.pairs import Changes, cells
-from xlamem.cli.reporters.programs import _count_verdicts, _states
+from xlamem.cli.reporters.programs import _count_verdicts, _states, list_programs
 from xlamem.cli.reporters.scopes import tree_lines
 from xlamem.cli.reporters.series import ABSENT, UNKNOWN, Over, _cells, _chosen_points, _style, sparkline
 from xlamem.cli.reporters.verdict import _must_fit
@@ -337,6 +337,21 @@ def test_verdicts_of_several_programs() -> None:
         answer = type("Fits", (), {"fits": verdict, "__bool__": lambda self: self.fits is True})()
         p: Any = SimpleNamespace(overview=SimpleNamespace(module=module), fits=answer)
         assert _states(p) == states
+
+
+def test_names_in_a_list_do_not_depend_on_its_length() -> None:
+    """They lack the folders that all programs share, also those that are not listed."""
+    module = {"complete": True, "understood": True, "consistent": True}
+
+    def program(folder: str) -> Any:
+        source = SimpleNamespace(location=folder, label="f")
+        overview = SimpleNamespace(device_total=8, spaces=[], module=module, source=source)
+        return SimpleNamespace(fits=None, overview=overview)
+
+    listed = [program(folder) for folder in ("/d/a", "/d/a", "/d/b")]
+    for limit in (2, 3):
+        names = [str(line).split()[-1] for line in list_programs(listed, 0, limit, None)[1 : limit + 1]]
+        assert names == ["a/f", "a/f", "b/f"][:limit]
 
 
 def pair(how: str, a: tuple[Any, Any] | None, b: tuple[Any, Any] | None, **more: Any) -> Row:
