@@ -676,6 +676,18 @@ def test_the_last_users_of_a_buffer() -> None:
     assert len(buffer._list("also", ["x"], [1], 1, None)) == 1
 
 
+def test_other_positions_of_a_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those in the shape of the instruction that defines it."""
+    empty: Row = {"header": [], "describe_problems": [], "_about": []}
+    for name in empty:
+        monkeypatch.setattr(buffer, name, lambda *_, name=name: empty[name])
+    positions = [buffer_row(shape_index="{0}"), buffer_row(shape_index="{1}"), buffer_row(instruction="tuple.2")]
+    b: Any = SimpleNamespace(value=positions[0], users=[], positions=positions, mates=[])
+    dump: Any = SimpleNamespace(modules=pa.table({"schedule_length": [3]}), source=None)
+    lines = [str(line).split() for line in buffer.screen(dump, b, None, None)]
+    assert lines[2:] == [["also", "add.1{1}"], ["tuple.2"]]
+
+
 def test_steps_of_users_stay_whole() -> None:
     """12,450 must not read as 450: the op_name is shortened, and else the middle."""
     use = {"step": 12450, "instruction": "gather_fusion.4", "op_name": "jit(f)/while/body/closed_call/gather"}
