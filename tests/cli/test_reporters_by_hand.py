@@ -17,6 +17,7 @@ import pytest
 from xlamem.cli import console, inputs, options
 from xlamem.cli.json_text import json_text
 from xlamem.cli.reporters import advice, bill, buffer, buffers, chart, convert, oom, pairs, series, tables
+from xlamem.cli.reporters.header import header
 from xlamem.cli.reporters.notes import Note, note_lines
 from xlamem.cli.reporters.pairs import Changes, cells
 from xlamem.cli.reporters.programs import _count_verdicts, _states, list_programs
@@ -198,6 +199,18 @@ def test_trees() -> None:
     scopes = [scope("a", 60, scope("b", 50, scope("c", 40)), scope("d", 10, n=2)), scope("temp", 40, n=1234)]
     text = [str(line).split("%  ")[1] for line in tree_lines(scopes, 100, None)]
     assert text == ["a", "├─ b", "│  └─ c", "└─ d  2×", "temporaries  1,234×"]
+
+
+@pytest.mark.parametrize("width", [30, 40, 80])
+def test_a_long_name_and_path_fit_above_a_screen(width: int) -> None:
+    """What follows the name stays whole."""
+    module = {"module_name": "f" * 99, "platform": "tpu", "target": "v5e", "schedule_length": 12, "module_id": 3}
+    source: Any = SimpleNamespace(name="f", location="/runs/" + "d" * 99)
+    name, path = (str(line) for line in header(source, module, [], width))
+    assert len(name) <= width
+    assert len(path) <= width
+    assert name.endswith("f  tpu v5e, 12 steps")
+    assert path.startswith("module 0003 in …")
 
 
 def test_notes() -> None:
