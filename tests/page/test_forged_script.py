@@ -25,6 +25,7 @@ import { bufferName, findBuffer, findScope, isOnlyBuffer, joinScopes, scopeOfBuf
 import { rollUp } from "./data/rollup.js";
 import { neighboursOf } from "./data/sharing.js";
 import { lastUse } from "./data/uses.js";
+import { shade, tonesOf } from "./map/shade.js";
 import { stackOf } from "./map/stack.js";
 import { goToPlateau } from "./parts/actions.js";
 import { scaleOf } from "./parts/capacity_bar.js";
@@ -40,6 +41,12 @@ const functions = {
   labelOf, peakNote, whatOf, decimated, envelope,
   address: (data, buffer) => addressOf({ ...initial(0, data.model), buffer }, data, 0),
   scopes: (data, width) => icicle(data, rollUp(data, 0, 0), 0, width),
+  tones: (buffer, code, pale) => tonesOf({ buffer }, { code }, (one, item) => pale.includes(`${one} ${item}`)),
+  shaded: (ids, tones, colors, rows) => {
+    const out = new Uint32Array(ids.length);
+    shade(ids, tones, colors, rows, out);
+    return out;
+  },
   table: (data, rows) => tabSeparated({ data, live: liveSet(data, 0, 0), step: 0 }, rows),
   plateaus: (data, step, direction) => {
     const found = [];
@@ -265,6 +272,14 @@ def test_the_stack_of_allocations(script: Script) -> None:
     shapes = stack["shapes"]
     assert (shapes["bottom"], shapes["top"]) == ([100, 75, 70], [110, 85, 75])  # within its allocation
     assert (shapes["start"], shapes["end"]) == ([0, 2, 2], [0, 3, 5])
+
+
+def test_colours_of_pixels(script: Script) -> None:
+    """Edges have a colour of their own, and so has what is not highlighted; what is free is hatched or plain."""
+    rows = {"width": 4, "height": 2, "hatch": 3, "plain": [90, 91], "lines": [80, 81]}
+    found = called(script, None, ("tones", [5, 3], [0, 0, 0, 1, 0, 2], ["3 1", "5 1"]), (
+        "shaded", [-1, 1, 2, 0, 0, -2, 0, 0], [8, 6], [*range(12)], rows))  # fmt: skip
+    assert found == [[8, 6], [9, 8, 6, 80, 91, 7, 81, 91]]
 
 
 def test_colours_of_layers(script: Script) -> None:
