@@ -17,9 +17,10 @@ import pytest
 from xlamem.cli import console, inputs, options
 from xlamem.cli.json_text import json_text
 from xlamem.cli.reporters import advice, bill, buffer, buffers, chart, convert, oom, pairs, series, tables
+from xlamem.cli.reporters.header import header
 from xlamem.cli.reporters.notes import Note, note_lines
 from xlamem.cli.reporters.pairs import Changes, cells
-from xlamem.cli.reporters.programs import _count_verdicts, _states
+from xlamem.cli.reporters.programs import _count_verdicts, _states, list_programs
 from xlamem.cli.reporters.scopes import tree_lines
 from xlamem.cli.reporters.series import ABSENT, UNKNOWN, Over, _cells, _chosen_points, _style, sparkline
 from xlamem.cli.reporters.verdict import _must_fit
@@ -200,6 +201,18 @@ def test_trees() -> None:
     assert text == ["a", "├─ b", "│  └─ c", "└─ d  2×", "temporaries  1,234×"]
 
 
+@pytest.mark.parametrize("width", [30, 40, 80])
+def test_a_long_name_and_path_fit_above_a_screen(width: int) -> None:
+    """What follows the name stays whole."""
+    module = {"module_name": "f" * 99, "platform": "tpu", "target": "v5e", "schedule_length": 12, "module_id": 3}
+    source: Any = SimpleNamespace(name="f", location="/runs/" + "d" * 99)
+    name, path = (str(line) for line in header(source, module, [], width))
+    assert len(name) <= width
+    assert len(path) <= width
+    assert name.endswith("f  tpu v5e, 12 steps")
+    assert path.startswith("module 0003 in …")
+
+
 def test_notes() -> None:
     notes = [Note("first", "the text"), Note("second", "more"), Note("third", "x")]
     (line,) = note_lines(notes, None, verbose=False)
@@ -276,9 +289,10 @@ def test_unreadable_dumps(about: Row, text: str) -> None:
 
 
 def test_progress_in_words() -> None:
-    s: Any = SimpleNamespace(phase="read", dumps=5, of_dumps=1234, bytes=MIB, of_bytes=61 * MIB, seconds=2.0, failed=3)
-    assert convert._line(s) == "read: 5 of 1,234 dumps, 1.00 MiB of 61.00 MiB, 512.00 KiB/s, 2 min left, 3 unreadable"
-    assert convert._counts(s) == "5/1,234 1.00 MiB of 61.00 MiB 512.00 KiB/s 3 failed"
+    s: Any = SimpleNamespace(phase="read", dumps=5, of_dumps=1234, bytes=30 * MIB, of_bytes=90 * MIB, seconds=60.0,
+                             failed=3)  # fmt: skip
+    assert convert._line(s) == "read: 5 of 1,234 dumps, 30.00 MiB of 90.00 MiB, 512.00 KiB/s, 2 min left, 3 unreadable"
+    assert convert._counts(s) == "5/1,234 30.00 MiB of 90.00 MiB 512.00 KiB/s 3 failed"
     s = SimpleNamespace(phase="find", dumps=5, of_dumps=6, bytes=0, of_bytes=0, seconds=2.0, failed=0)
     assert (convert._line(s), convert._counts(s)) == ("find: 5 of 6 dumps", "5/6")
 
@@ -336,6 +350,21 @@ def test_verdicts_of_several_programs() -> None:
         answer = type("Fits", (), {"fits": verdict, "__bool__": lambda self: self.fits is True})()
         p: Any = SimpleNamespace(overview=SimpleNamespace(module=module), fits=answer)
         assert _states(p) == states
+
+
+def test_names_in_a_list_do_not_depend_on_its_length() -> None:
+    """They lack the folders that all programs share, also those that are not listed."""
+    module = {"complete": True, "understood": True, "consistent": True}
+
+    def program(folder: str) -> Any:
+        source = SimpleNamespace(location=folder, label="f")
+        overview = SimpleNamespace(device_total=8, spaces=[], module=module, source=source)
+        return SimpleNamespace(fits=None, overview=overview)
+
+    listed = [program(folder) for folder in ("/d/a", "/d/a", "/d/b")]
+    for limit in (2, 3):
+        names = [str(line).split()[-1] for line in list_programs(listed, 0, limit, None)[1 : limit + 1]]
+        assert names == ["a/f", "a/f", "b/f"][:limit]
 
 
 def pair(how: str, a: tuple[Any, Any] | None, b: tuple[Any, Any] | None, **more: Any) -> Row:
@@ -658,6 +687,18 @@ def test_the_last_users_of_a_buffer() -> None:
     lines = buffer._list("also", ["x", "y"], [1, 2, 3, 4], 2, None)
     assert [" ".join(str(line).split()) for line in lines] == ["also x", "y", "2 more: --limit shows more"]
     assert len(buffer._list("also", ["x"], [1], 1, None)) == 1
+
+
+def test_other_positions_of_a_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those in the shape of the instruction that defines it."""
+    empty: Row = {"header": [], "describe_problems": [], "_about": []}
+    for name in empty:
+        monkeypatch.setattr(buffer, name, lambda *_, name=name: empty[name])
+    positions = [buffer_row(shape_index="{0}"), buffer_row(shape_index="{1}"), buffer_row(instruction="tuple.2")]
+    b: Any = SimpleNamespace(value=positions[0], users=[], positions=positions, mates=[])
+    dump: Any = SimpleNamespace(modules=pa.table({"schedule_length": [3]}), source=None)
+    lines = [str(line).split() for line in buffer.screen(dump, b, None, None)]
+    assert lines[2:] == [["also", "add.1{1}"], ["tuple.2"]]
 
 
 def test_steps_of_users_stay_whole() -> None:

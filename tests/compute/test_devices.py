@@ -91,7 +91,8 @@ def test_ambiguous_and_unknown_names() -> None:
             device(name)
     with pytest.raises(UsageError, match=r"no device 'h1000'; did you mean 'h100'\? There are v2, v3"):
         device("h1000")
-    with pytest.raises(UsageError, match="^'16 GiB' is a size, not a device: give it as a capacity, or in a budget as device_total$"):
+    message = "^'16 GiB' is a size, not a device: give it as a capacity, or in a budget as device_total$"
+    with pytest.raises(UsageError, match=message):
         device("16 GiB")
 
 

@@ -189,6 +189,8 @@ def test_columns_that_are_null_are_left_out() -> None:
     assert repr(xlamem.show(table)).splitlines() == ["  a     x  b", "  1  0.25  yes", "  2        no"]
     assert repr(xlamem.show(table.slice(0, 0))).splitlines() == ["  a  empty  x  b"]
     assert repr(xlamem.show(pa.table({}))) == ""
+    later = pa.table({"a": [1, 2], "later": [None, "x"]})
+    assert repr(xlamem.show(later, limit=1)).splitlines() == ["  a  later", "  1", "  1 more row"]
 
 
 @pytest.mark.parametrize(
@@ -222,6 +224,15 @@ def test_a_note_stands_below_its_grid() -> None:
         (Grid([], []), "", []),
     ):
         assert (grid.text(), Tags(grid.html()).texts) == (text, texts)
+
+
+@pytest.mark.parametrize(("headings", "tags"), [(["a", "b"], ["th", "th", "td", "td"]), ([], ["th", "td"])])
+def test_cells_of_a_grid_in_a_notebook(headings: list[str], tags: list[str]) -> None:
+    """Without headings, the first cell of each row is one. Numbers are on the right in either case."""
+    html = Grid(headings, [["x", "1"]], right=frozenset({1})).html()
+    cells = re.findall(r"<(t[hd]) style='[^']*text-align:(\w+)'>(\w)", html)
+    sides = ["left", "right"] * (len(tags) // 2)
+    assert cells == [*zip(tags, sides, [*headings, "x", "1"], strict=True)]
 
 
 @pytest.mark.parametrize("value", [3, None, "text", [1]])
@@ -274,6 +285,7 @@ def test_lines_and_labels_of_a_curve(usage: list[int], step: int, corners: str) 
     """640 pixels for the steps and 120 for the bytes, from (90, 6) on. At its ends, the peak has no label."""
     html = Curve("hbm", np.array(usage), 1, step).html()
     svg = ET.fromstring(html[html.index("<svg") :])
+    assert svg.findtext("title") == f"hbm: {usage[step]} B at step {step} of 3"
     area, mark = (path.attrib["d"] for path in svg.findall("path"))
     middle = 90 + 160 * step + 80
     assert (area, mark) == (f"M90 126{corners}H730V126Z", f"M{middle}.0 6V126")

@@ -19,15 +19,15 @@ const given = JSON.parse(readFileSync(0, "utf8"));
 """
 
 
-def bundled(program: str, folder: Path) -> Path:
-    """Write a program that uses modules of the page's script: `given` is its input, and it prints JSON."""
+def bundled(program: str, folder: Path, head: str = HEAD) -> Path:
+    """Write a program that uses modules of the page's script: with `HEAD`, `given` is its input. It prints JSON."""
     if shutil.which("node") is None:
         pytest.skip("node is not installed")
     if not ESBUILD.exists():
         pytest.skip("esbuild is not installed: make page")
     output = folder / "program.mjs"
     command = [str(ESBUILD), "--bundle", "--platform=node", "--format=esm", "--log-level=error", f"--outfile={output}"]
-    subprocess.run(command, input=HEAD + program, text=True, cwd=SCRIPT, check=True, timeout=60)
+    subprocess.run(command, input=head + program, text=True, cwd=SCRIPT, check=True, timeout=60)
     return output
 
 

@@ -17,12 +17,16 @@ from pairs import Pair, stored
 
 import xlamem
 from xlamem.compare.difference import Diff, diff
+from xlamem.page import comparison
 from xlamem.page.alignment import MAX_RUNS, longest_increasing
 from xlamem.page.comparison import (
     MAX_GROUPS,
     Difference,
+    Pairs,
     Waterfall,
     _buffer_rows,
+    _lines,
+    _matched_buffers,
     _n_listed,
     changed_accounts,
     difference,
@@ -78,6 +82,7 @@ def test_steps_and_buffers_of_a_pair_correspond(pair: Pair) -> None:
     d, model = compared_sides(pair)
     assert_ascending(model.steps.a)
     assert_ascending(model.steps.b)
+    assert_ascending(model.buffers.a)
     matched = dict(zip(*(steps.tolist() for steps in d._matching.steps_in_order[0]), strict=True))
     assert all(matched[s] == t for s, t in zip(model.steps.a.tolist(), model.steps.b.tolist(), strict=True))
     ids = [np.sort(dump.values["value_id"].to_numpy()) for dump in sides_of(pair)]
@@ -112,6 +117,30 @@ def test_a_buffer_that_a_model_leaves_out_is_paired_with_none() -> None:
     }
     pairs = {(row["value_id_a"], row["value_id_b"]) for row in d.matches.to_pylist()}
     assert found == {(a if a in set(shown.tolist()) else None, b) for a, b in pairs}
+
+
+def test_matched_buffers_are_in_the_order_of_a() -> None:
+    """Those that one model leaves out come first and have -1; those that both leave out are no pair."""
+    m: Any = SimpleNamespace(value=np.array([1, -1, 3, 0, 2]))
+    found = _matched_buffers(m, Pairs(np.array([4, 3, -1, -1, 2]), np.array([7, 5, -1, -1])))
+    assert (found.a.tolist(), found.b.tolist()) == ([-1, 2, 4], [7, -1, 5])
+
+
+def test_long_sentences_are_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "MAX_TEXT", 24)
+    d, _ = compared_sides(stored()[1])
+    model = difference(d, np.empty(0, np.int64), np.empty(0, np.int64))
+    assert len(model.verdict) == max(len(edit["text"]) for edit in model.edits) == 24
+
+
+def test_parts_of_a_line_of_the_bill_that_changed() -> None:
+    """They are named if there are several; the largest change is first, whether up or down."""
+    rows = [("temporaries", "data", 5), ("temporaries", "padding", -2), ("alignment", None, -9), ("packing", "data", 4)]
+    bills = pa.table(dict(zip(("line", "part", "change"), map(list, zip(*rows, strict=True)), strict=True)))
+    d: Any = SimpleNamespace(bills=bills.append_column("account", pa.array(["hbm"] * 4)))
+    assert [(row["change"], row["detail"]) for row in _lines(d, "hbm")] == [
+        (-9, ""), (4, ""), (3, "data +5 B, padding -2 B"),
+    ]  # fmt: skip
 
 
 def test_rows_of_the_buffers_of_a_side() -> None:

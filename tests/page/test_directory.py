@@ -27,12 +27,14 @@ from xlamem.page.directory import (
     MAX_FAILED,
     ROWS_SHARE,
     Row,
+    _built,
     _directory,
+    _held,
     directory_report,
     file_name,
     write_directory,
 )
-from xlamem.page.listing import Failed, Listing, _occurrences, _stored_key, list_programs
+from xlamem.page.listing import Failed, Listing, _occurrences, _path_of, _stored_key, list_programs
 
 SMALL, LARGE = 100_000, 1 << 24
 
@@ -139,7 +141,10 @@ def test_a_dataset_has_the_rows_of_its_directory(tmp_path: Path, listing: Listin
 
 
 def test_a_dataset_has_the_programs_of_its_directory(tmp_path: Path) -> None:
-    """Two dumps of one program, three that end too early, which are never the same one, and one without a name."""
+    """Two dumps of one program, three that end too early, which are never the same one, and one without a name.
+
+    A program has the first place of all, whichever was converted first, and what cannot be read its own.
+    """
     texts = {path.name: path.read_text() for path in (DUMPS / "cpu-jaxlib-0.9.1-mlp_grad").glob("*.txt")}
     seed = sorted((DUMPS / "seeds").glob("000_*"))[0]
     report = next(name for name in texts if "usage-report" in name)
@@ -150,9 +155,14 @@ def test_a_dataset_has_the_programs_of_its_directory(tmp_path: Path) -> None:
         (tmp_path / "dumps" / folder).mkdir(parents=True)
         for name in filter(files.get, files):
             (tmp_path / "dumps" / folder / name).write_text(files[name])
-    xlamem.convert(tmp_path / "dumps", to=tmp_path / "ds")
+    (bad := tmp_path / "dumps" / "bad" / assignment).parent.mkdir()
+    bad.write_text("nothing\n")
+    for part in ("no-report", ""):
+        xlamem.convert(tmp_path / "dumps" / part, to=tmp_path / "ds")
     judge = partial(compute.fits, capacity=1 << 20)
-    of_files, stored = (list_programs(tmp_path / name, judge).programs for name in ("dumps", "ds"))
+    listings = [list_programs(tmp_path / name, judge) for name in ("dumps", "ds")]
+    assert [[failed.path.startswith(str(bad.parent)) for failed in found.failed] for found in listings] == [[True]] * 2
+    of_files, stored = (found.programs for found in listings)
     assert sorted((p.complete, p.occurrences) for p in of_files) == [*[(False, 1)] * 3, (True, 1), (True, 2)]
     wanted = {p.path: replace(p, read=judge) for p in of_files}
     assert {p.path: replace(p, read=judge) for p in stored} == wanted
@@ -179,13 +189,41 @@ def test_stored_programs_that_are_one(program: str | None, interface: str | None
     assert _stored_key({"program_fp": program, "interface_fp": interface, "content_id": "c"}) == key
 
 
+@pytest.mark.parametrize(("folder", "path"), [(".", "f"), ("./a", "a/f"), ("a", "a/f"), ("../a", "../a/f")])
+def test_paths_of_files(folder: str, path: str) -> None:
+    source: Any = SimpleNamespace(location=folder, name="f")
+    assert _path_of(source) == path
+
+
 def test_rows_that_fill_the_file() -> None:
     rows = [Row("f", f"dumps/{i}", "cpu", 3, 8, 8, None, None, True, 1) for i in range(4)]
     size = sum(len(json.dumps(vars(row))) for row in rows[:3])
     cap = next(n for n in range(size, 2 * size) if int(ROWS_SHARE * n) >= size)
     for n, shown in ((cap, 3), (cap - 2, 2)):
-        directory = _directory(rows, [], 9, n)
-        assert (len(directory.rows), len(directory.folded)) == (shown, 1)
+        directory = _directory(rows, [Failed("x", "bad")] * MAX_FAILED, 4, n)  # neither of these is too many
+        assert (len(directory.rows), len(directory.failed), len(directory.folded)) == (shown, MAX_FAILED, 1)
+
+
+def test_models_that_fill_the_file() -> None:
+    """Those up to the first that does not fit are in memory."""
+    program = {"name": "f"}  # 12 bytes
+    for cap, n, fits in ((36, 3, True), (35, 3, False), (24, 3, False), (23, 2, False), (11, 1, False)):
+        built = iter([(i, program) for i in range(3)])
+        assert _held(built, cap) == ([(i, program) for i in range(n)], fits)
+        assert len([*built]) == 3 - n
+
+
+@pytest.mark.parametrize("error", [UsageError("bad"), OSError("bad")])
+def test_programs_that_cannot_be_read_again(error: Exception) -> None:
+    """Files may have vanished since they were listed."""
+
+    def read() -> Any:
+        raise error
+
+    programs: Any = [SimpleNamespace(path=path, read=read) for path in "abc"]
+    unbuilt = [Failed("x", "y")]
+    assert [*_built(Listing(programs, []), build, 2, unbuilt)] == []
+    assert unbuilt == [Failed("x", "y"), Failed("a", "bad"), Failed("b", "bad")]
 
 
 # -- pages ---------------------------------------------------------------------------------------
@@ -225,6 +263,15 @@ def test_pages_beyond_the_limit_are_left_out(tmp_path: Path, listing: Listing) -
         assert [row["program"] >= 0 or row["file"] != "" for row in directory["rows"]].count(True) == 3
         assert len(directory["rows"]) == len(listing.programs)
         assert "largest 3 of" in directory["folded"][0]
+
+
+def test_a_page_that_is_larger_than_its_models_is_a_folder(tmp_path: Path, listing: Listing) -> None:
+    """With the script and the styles. Its pages are numbered up to the last one that there is."""
+    many = Listing(listing.programs * 30, [])
+    index = write_directory(many, tmp_path / "r.html", title="dumps", build=build, cap=SMALL, max_programs=1)
+    row = data(index)["directory"]["rows"][0]
+    assert row["file"] == f"programs/001-{file_name(listing.programs[0].name)}.html"
+    assert data(index.parent / row["file"])["title"] == listing.programs[0].name
 
 
 def test_rows_and_failures_that_would_make_the_index_too_large_are_left_out(listing: Listing) -> None:
@@ -269,7 +316,8 @@ def test_a_program_that_cannot_be_built_has_no_page(tmp_path: Path, listing: Lis
 def test_a_program_that_cannot_be_built_has_no_page_in_a_folder(number: int, tmp_path: Path, listing: Listing) -> None:
     """Also one that is built after it is known that the pages do not fit one file."""
     failing = listing.programs[number]
-    found = Listing([replace(p, read=lambda p=p: (p, p.read())) for p in listing.programs], [])  # type: ignore[misc]
+    programs = [replace(p, read=lambda p=p: (p, p.read())) for p in listing.programs]  # type: ignore[misc]
+    found = Listing(programs, [Failed("x", "bad")])
 
     def broken(pair: Any) -> dict[str, Any]:
         program, dump = pair
@@ -280,7 +328,8 @@ def test_a_program_that_cannot_be_built_has_no_page_in_a_folder(number: int, tmp
     index = write_directory(found, tmp_path / "report.html", title="dumps", build=broken, cap=SMALL)
     directory = data(index)["directory"]
     assert [row["path"] for row in directory["rows"] if not row["file"]] == [failing.path]
-    assert [(failure["path"], failure["error"]) for failure in directory["failed"]] == [(failing.path, "no page")]
+    failed = [(failure["path"], failure["error"]) for failure in directory["failed"]]
+    assert failed == [("x", "bad"), (failing.path, "no page")]
 
 
 def test_an_output_that_cannot_be_written(tmp_path: Path, listing: Listing) -> None:
@@ -308,7 +357,7 @@ def test_the_report_as_json_has_the_programs_that_fit(listing: Listing) -> None:
         ("a b\0c<script>", "a_b_c_script"),
         ("größe", "gr_e"),
         ("..", "program"),
-        ("x" * 500, "x" * 80),
+        (".x" * 100 + "y" * 400, "x." * 40),
     ],
 )
 def test_file_names_are_safe(name: str, wanted: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import Any
@@ -151,10 +152,15 @@ def test_no_markup_has_inline_styles_handlers_or_addresses() -> None:
 
 
 def test_without_script_the_page_shows_the_bill() -> None:
+    """That is the first account of the first two programs."""
     content = report("jit_step")
     content["programs"][0]["verdict"]["headline"] = "1.89 GiB must fit."
+    content["programs"][0]["bill"].append({"account": "vmem", "lines": program("other")["bill"][0]["lines"]})
+    content["programs"] += [program("b"), program("c")]
     page = document(content)
     static = page[page.index("<noscript>") : page.index("</noscript>")]
+    for pattern in ("<tr><td>(.*?)<td", '<h2><bdi class="name">(.*?)</bdi>'):
+        assert re.findall(pattern, static) == ["jit_step", "b"]
     assert "1.89 GiB must fit." in static
     assert '<td class="number">2.00 KiB<td class="muted">' in static
 

@@ -156,6 +156,21 @@ def test_addresses_lead_back_to_the_same_state(evaluate: Any, model: dict[str, A
     assert [s["buffer"] >= 0 for s in found["states"][4:]] == [True, True, False, False]
 
 
+def test_addresses_of_other_spaces_and_ranges(evaluate: Any, model: dict[str, Any]) -> None:
+    """A space of the same name has its page; the first step of the peak is left out in its own space only."""
+    program = model["programs"][0]
+    hbm, host = (next(s for s in program["spaces"] if s["memory_space"] == name) for name in ("hbm", "host"))
+    spaces = [hbm, host, {**host, "page": 2, "first_step": hbm["first_step"]}]
+    wanted = [
+        f"#space=host&t={hbm['first_step']}", "#space=host", "#space=host:2", f"#space=host:2&t={host['first_step']}",
+        "#zoom=5-5", f"#t={program['steps'] - 1}", f"#zoom=1-{program['steps'] - 1}",
+    ]  # fmt: skip
+    wrong = [f"#t={program['steps']}", f"#zoom=1-{program['steps']}"]
+    found = evaluate(ADDRESSES, programs=[{**program, "spaces": spaces}], addresses=[*wanted, *wrong])
+    assert found["addresses"] == [*wanted, "", ""]
+    assert [state["space"] for state in found["states"]] == [1, 1, 2, 2, 0, 0, 0, 0, 0]
+
+
 def test_wrong_addresses_show_the_first_state(evaluate: Any, model: dict[str, Any]) -> None:
     wrong = [
         "#%%%&t=%", "#t=-1", "#t=1e9", "#t=99999999999999999999", "#zoom=9-3", "#zoom=3", "#zoom=3-99999", "#color=red",

@@ -14,10 +14,11 @@ from decoding import Json, decoded, instructions, texts
 from forge_bulk import forge_files
 
 import xlamem
+from xlamem.formatting import size
 from xlamem.page import folding
 from xlamem.page.columns import Encoder
 from xlamem.page.folding import folded
-from xlamem.page.model import Program, as_json
+from xlamem.page.model import Program, Uses, as_json
 from xlamem.page.program_model import program_model
 
 pytestmark = pytest.mark.usefixtures("small_limits")
@@ -75,13 +76,15 @@ def test_the_rest_stays_exact(whole: Program, share: float) -> None:
     for name in ("offset", "size", "start", "end", "unpadded", "scope", "kind", "saving"):
         assert data["buffers"][name].tolist() == before["buffers"][name][kept].tolist()
     for name in ("shape", "shape_index"):
-        assert texts(data["buffers"], name) == [texts(before["buffers"], name)[row] for row in kept.tolist()]
+        wanted = texts(before["buffers"], name)
+        assert texts(data["buffers"], name) == [wanted[row] for row in kept.tolist()]
     for name in ("op_name", "source"):
         wanted = texts(before["buffers"], name)
         for found, row in zip(texts(data["buffers"], name), kept.tolist(), strict=True):
             assert found in (wanted[row], None)
+    wanted = instructions(before, before["buffers"]["instruction"])
     for found, row in zip(instructions(data, data["buffers"]["instruction"]), kept.tolist(), strict=True):
-        assert found in (instructions(before, before["buffers"]["instruction"])[row], "")
+        assert found in (wanted[row], "")
 
 
 @pytest.mark.parametrize("share", [0.8, 0.5, 0.2])
@@ -95,12 +98,23 @@ def test_references_follow(whole: Program, share: float) -> None:
         assert pairs <= set(whole_pairs)
     for row, old in zip(data["advice"], before["advice"], strict=True):
         assert row["buffer"] == -1 or (old["buffer"] >= 0 and ids[row["buffer"]] == all_ids[old["buffer"]])
+    origin = data["buffers"]["origin_instruction"]
+    for column in (data["uses"]["instruction"], data["aliases"]["instruction"], origin[origin >= 0]):
+        assert all(instructions(data, column))  # what is referred to has a name
     unnamed = np.array([name == "" for name in instructions(data, data["buffers"]["instruction"])])
     assert unnamed.any() == (share > 0.2)  # with little room, none of these is left
     assert (data["buffers"]["origin_instruction"][unnamed] == -1).all()
 
 
-def test_advice_about_no_buffer_is_about_none_of_those_that_are_left(
+def test_aliases_have_a_size_too(whole: Program) -> None:
+    """Of a program without uses, only as many are left out as needed."""
+    nothing = np.empty(0, np.int64)
+    leaves_out = folding._Folding(replace(whole, uses=Uses(nothing, nothing, nothing)), 0, Encoder())
+    leaves_out.leave_out_uses(100)
+    assert 0.9 * len(whole.aliases.buffer) < len(leaves_out.program.aliases.buffer) < len(whole.aliases.buffer)
+
+
+def test_the_least_important_buffers_are_left_out_with_the_advice_about_them(
     whole: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n = len(whole.buffers.size)
@@ -110,6 +124,9 @@ def test_advice_about_no_buffer_is_about_none_of_those_that_are_left(
     left = len(leaves_out.program.buffers.size)
     assert left < n
     assert [row["buffer"] for row in leaves_out.program.advice] == [-1, -1, left - 1]
+    (sentence,) = leaves_out.result().folded
+    buffers = f"{n - left:,} buffers of at most {size(int(whole.buffers.size[: n - left].max()))}"
+    assert sentence == f"Left out: {buffers}. They are in the curves, the bill and all totals."
 
 
 def test_buffers_that_are_in_use_at_the_peak_are_most_important(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,19 +162,21 @@ def test_the_largest_buffers_at_peaks_keep_everything(whole: Program, share: flo
 
 
 def test_the_sentences_have_numbers(whole: Program) -> None:
-    _, data = fold(whole, 0.2)
-    assert len(data["folded"]) == 3
+    """They follow those about what was left out before."""
+    _, data = fold(replace(whole, folded=["Curves are left out."]), 0.2)
+    assert data["folded"][0] == "Curves are left out."
+    assert len(data["folded"]) == 4
     n = len(whole.buffers.size) - len(data["buffers"]["size"])
-    assert data["folded"][2].startswith(f"Left out: {n:,} buffers of at most ")
+    assert data["folded"][3].startswith(f"Left out: {n:,} buffers of at most ")
 
 
 def test_the_page_stays_below_its_limit(tmp_path: Path, small_limits: None) -> None:
     folder = tmp_path / "dump"
     folder.mkdir()
     forge_files(folder, seed=1, megabytes=2)
-    size = (tmp_path / "whole.html", tmp_path / "small.html")
-    xlamem.report(folder).save(size[0])
-    limit = size[0].stat().st_size - 20_000
-    made = xlamem.report(folder, output=size[1], max_bytes=limit)
-    assert size[1].stat().st_size <= limit
+    whole, small = tmp_path / "whole.html", tmp_path / "small.html"
+    xlamem.report(folder).save(whole)
+    limit = whole.stat().st_size - 20_000
+    made = xlamem.report(folder, output=small, max_bytes=limit)
+    assert small.stat().st_size <= limit
     assert made.programs[0].folded

@@ -128,6 +128,15 @@ def test_the_names_of_other_memory_spaces(name: str, page: int, shown: str) -> N
     assert shown in texts(check(picture([replace(program, spaces=spaces)], parts=["timeline"])))
 
 
+def test_a_memory_space_without_a_curve_is_left_out() -> None:
+    """The model leaves out the curves of a program with very many steps and memory spaces."""
+    program = model(CPU)
+    other = replace(program.spaces[0], memory_space="vmem")
+    for usage, n in ((other.usage, 1), (other.usage[:0], 0)):
+        spaces = [program.spaces[0], replace(other, usage=usage)]
+        assert texts(check(picture([replace(program, spaces=spaces)], parts=["timeline"]))).count("vmem") == n
+
+
 def test_two_programs() -> None:
     shown = texts(check(picture([model(CPU), model(TPU)], summary="B needs less than A.")))
     assert shown[0] == "B needs less than A."
@@ -219,6 +228,31 @@ def test_rectangles_are_where_the_buffers_are() -> None:
     for rect in titled:
         place = [float(rect.get(name, "nan")) for name in ("x", "y", "width", "height")]
         assert np.abs(expected - place).max(1).min() < 0.11, rect.attrib
+
+
+def test_buffers_beyond_their_arena_end_with_it() -> None:
+    """As a damaged dump may say. Those that begin behind it have no height."""
+    program = model(CPU)
+    b, arenas, axis = program.buffers, address_map._arenas(program), svg.StepAxis(program.steps or 1)
+    room = int(arenas.total)
+    for offset in (b.offset + room // 2, b.offset + room, b.offset - room):
+        boxes = address_map._boxes(replace(program, buffers=replace(b, offset=offset)), arenas, axis, 0.0)
+        assert len(boxes.rows)
+        assert (boxes.height >= 0).all()
+        assert boxes.upper.min() >= -1e-6
+        assert boxes.lower.max() <= address_map.HEIGHT + 1e-6
+
+
+@pytest.mark.parametrize("x", [svg.PLOT_LEFT, svg.PLOT_LEFT + 300, svg.PLOT_RIGHT])
+def test_the_label_of_a_peak_stays_inside(x: float) -> None:
+    d = svg.Drawing()
+    timeline._mark(d, x, 20, 40, "peak 1.00 GiB at step 5")
+    (text,) = parsed(d.document(60, "peak")).iter(f"{SVG}text")
+    half = svg.BOLD * svg.text_width(text.text or "") / 2
+    at = float(text.get("x", "nan"))
+    assert at - half >= svg.PLOT_LEFT - 0.1
+    assert at + half <= svg.PLOT_RIGHT + 0.1
+    assert at == pytest.approx(x, abs=0.1) or x != svg.PLOT_LEFT + 300
 
 
 def test_bar_and_hatches_fill_the_width() -> None:
@@ -340,6 +374,18 @@ def test_cells_grow_until_there_are_few_runs(monkeypatch: pytest.MonkeyPatch) ->
     assert found.density.tolist() == [1] * (n // 2)
 
 
+def test_rectangles_over_each_other_fill_a_cell_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it becomes a part of a larger cell. A third of one is no less than a third."""
+    monkeypatch.setattr(cells, "MAX_RUNS", 1)
+    n, cell = 4, cells.CELL
+    left = np.array([0, 0, 2 * cell])
+    boxes = cells.Boxes(np.arange(3), left, left + cell, np.zeros(3), np.full(3, cell))
+    found = cells.summed(boxes, np.array([0, 1, 0]), 2, (0, 0, cell * n, cell * n))
+    assert (found.height, found.right.tolist(), found.density.tolist()) == (2 * cell, [4 * cell], [0])
+    shares = np.array([[[0.3, 1 / 3, 0.6, 2 / 3]]])
+    assert cells._runs(shares, 0, 0, 4 * cell, cell).density.tolist() == [0, 1, 2]
+
+
 def test_no_buffers() -> None:
     program = model(CPU)
     empty = replace(program.buffers, **{k: v[:0] for k, v in vars(program.buffers).items() if _is_column(v)})
@@ -397,6 +443,21 @@ def test_a_long_legend_has_several_lines() -> None:
     assert all(x + svg.text_width(label, svg.SMALL) <= svg.RIGHT for x, label in zip(left, labels, strict=True))
 
 
+def test_a_legend_begins_where_it_is() -> None:
+    """Even if its first label is wider than the picture."""
+    ends = {svg.legend(svg.Drawing(), 10, [("c-temp", label)]) for label in ("a", "a" * 300)}
+    assert len(ends) == 1
+
+
+def test_labels_of_steps_stay_inside() -> None:
+    """That of the last step, too."""
+    d = svg.Drawing()
+    svg.StepAxis(10_001).draw(d, 10)
+    found = [(t.text or "", float(t.get("x", "nan"))) for t in parsed(d.document(40, "axis")).iter(f"{SVG}text")]
+    assert found[-1][0] == "10,000"
+    assert all(x + svg.text_width(text, svg.SMALL) / 2 <= svg.PLOT_RIGHT + 0.1 for text, x in found)
+
+
 @pytest.mark.parametrize("top", [1, 7, 1000, 4096, 5 << 20, (3 << 30) + 1, 1 << 40])
 def test_byte_ticks(top: int) -> None:
     ticks = svg.byte_ticks(top, 5)
@@ -408,8 +469,8 @@ def test_byte_ticks(top: int) -> None:
 
 
 def test_tick_sizes() -> None:
-    sizes = (0, 512, 1536, 1008 << 10, 5 << 28, 1 << 40, 1 << 71)
-    expected = ["0", "512 B", "1.5 KiB", "1008 KiB", "1.25 GiB", "1 TiB", "2048 EiB"]
+    sizes = (0, 512, 1536, 999 << 10, 1_023_693, 1008 << 10, 5 << 28, 1 << 40, 1 << 71)
+    expected = ["0", "512 B", "1.5 KiB", "999 KiB", "1000 KiB", "1008 KiB", "1.25 GiB", "1 TiB", "2048 EiB"]
     assert [svg.tick_size(n) for n in sizes] == expected
 
 

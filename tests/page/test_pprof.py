@@ -20,10 +20,11 @@ import pytest
 from conftest import DUMPS, label, sources, texts
 
 import xlamem
+from xlamem import schema
 from xlamem.formatting import one_line
 from xlamem.input.find import Source
 from xlamem.page import profile_pb2
-from xlamem.page.pprof import LABELS, VALUES, pprof
+from xlamem.page.pprof import LABELS, VALUES, _comments, _Writer, pprof
 
 PAIR = DUMPS.parent / "data" / "pairs" / "cpu-layer-added-sgd.tar.xz"
 TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"
@@ -180,6 +181,26 @@ def test_a_buffer_of_which_little_is_known(make: Any) -> None:
     (sample,) = samples(pprof(xlamem.read(make(members))))
     assert [name for name, _, _ in sample["stack"]] == ["temp", "(no scope)", "memory"]
     assert sample["inuse_space"] == 64
+
+
+def test_stacks_and_comments_by_hand() -> None:
+    """A page of a memory space has its number; a buffer without an opcode has its kind; all problems are said."""
+    writer = _Writer(profile_pb2.Profile())
+    group = {"opcode": None, "kind": "activation", "category": "temp", "memory_space": "hbm", "page": 2, "scope": "a/b",
+             "source_file": None, "source_line": None}  # fmt: skip
+    stacks = [writer._stack(group | change) for change in ({}, {"kind": None}, {"opcode": "add", "page": 0})]
+    profile = writer.finished()
+    names = {f.id: profile.string_table[f.name] for f in profile.function}
+    assert [[names[profile.location[i - 1].line[0].function_id] for i in stack] for stack in stacks] == [
+        ["activation", "b", "a", "hbm page 2"], ["temp", "b", "a", "hbm page 2"], ["add", "b", "a", "hbm"],
+    ]  # fmt: skip
+    module = dict.fromkeys(schema.PROBLEMS, False)
+    spaces = [{"memory_space": "hbm", "page": 2, "peak": 2048, "first_step": 1234},
+              *({"memory_space": "vmem", "page": 0, "peak": peak, "first_step": 0} for peak in (0, None))]  # fmt: skip
+    assert _comments("f", module, spaces)[4:] == [
+        "hbm page 2: 2.00 KiB (2,048 bytes) at step 1,234",
+        *(f"the dump is {problem}" for problem in schema.PROBLEMS.values()),
+    ]
 
 
 def test_hostile_names(make: Any) -> None:

@@ -22,13 +22,13 @@ from renumber import write
 
 import xlamem
 from xlamem import compute
-from xlamem.compute.layout import TEMP, TEMP_IN_OUTPUT
+from xlamem.compute.layout import CATEGORIES, TEMP, TEMP_IN_OUTPUT
 from xlamem.compute.op_names import scopes
 from xlamem.compute.program import program as compute_program
 from xlamem.compute.removal import saving_of
 from xlamem.compute.tree import NO_SCOPE, path_of
 from xlamem.input.find import Source
-from xlamem.page import buffers_model, scopes_model, spaces_model
+from xlamem.page import buffers_model, findings_model, scopes_model, spaces_model
 from xlamem.page.findings_model import N_DIAGNOSTICS, diagnostic_rows
 from xlamem.page.spaces_model import phase_bands
 
@@ -328,6 +328,80 @@ def test_an_instruction_at_several_steps_runs_first_at_the_first_one() -> None:
     """As a damaged schedule may say."""
     steps = buffers_model._step_of_instruction(np.array([2, 0, -1, 0, 2]), 4)
     assert steps.tolist() == [1, -1, 0, -1]
+
+
+def test_opcodes_of_instructions_of_the_same_name() -> None:
+    """As a damaged dump may have: that of the first one. Those that define nothing are numbered -1."""
+    p: Any = SimpleNamespace(tables={"instructions": pa.table({"opcode": ["add", "mul", "copy", "dot"]})})
+    opcode, names = buffers_model._opcodes(p, np.array([1, 0, 1, -1]), 3)
+    assert (opcode.tolist(), names) == ([1, 0, -1], ["add", "mul", "copy", "dot"])
+
+
+def test_labels_of_allocations() -> None:
+    """The name of an argument, or its number and place; else the output, the constant or the number."""
+    kinds = ("parameter", "donated", "parameter", "live_out", "constant", "temp", "parameter")
+    known = [i for i, kind in enumerate(kinds) if kind in ("parameter", "donated")]
+    rows = np.arange(len(kinds))
+    p: Any = SimpleNamespace(
+        representative=rows, category=np.array([CATEGORIES.index(kind) for kind in kinds]), allocation_ids=rows + 5,
+        value_text=lambda _, values: pa.array([f"i{value}" for value in values.tolist()]),
+        source_columns=lambda values: {"op_name": pa.array(["params['w']", *[None] * 6])},
+        allocations=pa.table({
+            "parameter_number": [i if i in known[:3] else None for i in rows.tolist()],
+            "parameter_shape_index": [None, "{1}", "{}", *[None] * 4],
+        }),
+    )  # fmt: skip
+    assert buffers_model._labels(p, rows).to_pylist() == [
+        "params['w']", "argument 1{1}", "argument 2", "output i3", "constant i4", "arena 10", "allocation 11"
+    ]  # fmt: skip
+
+
+def test_source_lines_of_buffers() -> None:
+    """A file may have no known line; the largest one is not that of another file."""
+    named = {"source_file": pa.array(["a.py", None, "b.py", "a.py", "b.py"]),
+             "source_line": pa.array([3, None, None, 9, 9])}  # fmt: skip
+    assert buffers_model._file_lines(named).to_pylist() == ["a.py:3", None, "b.py", "a.py:9", "b.py:9"]
+
+
+def test_deep_scopes_and_buffers_without_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last scope has what is too deep, and names with the separator have a space."""
+    monkeypatch.setattr(scopes_model, "MAX_DEPTH", 3)
+    names = pa.array(["jit(f)/a/b/c/d/dot", "jit(f)/a/x\0y/dot"])
+    tree = scopes_model.scope_tree((np.array([0, 1, -1, -1]), names), (np.array([0, 0, 0, -1]), ["add"]))
+    scopes = {"name": tree.scopes.name.to_pylist(), "parent": tree.scopes.parent.tolist()}
+    assert [path_of_scope({"scopes": scopes}, row) for row in tree.row.tolist()] == [
+        ("a", "b", "c/d"), ("a", "x y"), (NO_SCOPE, "add"), (NO_SCOPE, "?"),
+    ]  # fmt: skip
+
+
+def test_places_of_advice_and_causes_of_numbers() -> None:
+    """A function or an argument tells more than a scope; causes are those of a memory space and its page."""
+    places = ("function", "argument", "scope", "instruction")
+    others = dict.fromkeys(("kind", "action", "lower", "upper", "bytes", "n_buffers", "confidence", "in_plan"))
+    others |= {"source_file": "a.py", "source_line": 3}
+    for i, place in enumerate(places):
+        row = others | {name: name if j >= i else None for j, name in enumerate(places)}
+        assert findings_model._advice(row, 5)["subject"] == place
+    number = {"name": "peak", "memory_space": "hbm", "color": 0, "page": 0, "bytes": 9, "definition": "", "time": 3,
+              "difference": 2, "basis": "inferred", "n_equal": 7, "n_compared": 8}  # fmt: skip
+    other = number | {"page": 1, "basis": None}
+    causes = [{"name": "peak", "color": 0, "page": page, "cause": f"c{page}", "bytes": 2} for page in (1, 0)]
+    found = findings_model.explanations([number, other], causes)
+    assert [(row["basis"], row["causes"]) for row in found] == [
+        ("inferred, matches 7 of 8 dumps", [{"cause": "c0", "bytes": 2}]),
+        ("not in the dump", [{"cause": "c1", "bytes": 2}]),
+    ]
+
+
+def test_bands_of_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moves join equal neighbours; between others, their own phase counts, and none without one."""
+    phase = np.array([0, 1, 0, 1, 1, 2, -1, 2, -1, 3])
+    moves = np.array([0, 1, 0, 1, 0, 0, 0, 0, 0, 0], bool)
+    monkeypatch.setattr(spaces_model, "step_phases", lambda p: phase)
+    monkeypatch.setattr(spaces_model, "_moving_steps", lambda p: moves)
+    bands = phase_bands(SimpleNamespace())  # type: ignore[arg-type]
+    found = zip(bands.phase.tolist(), bands.first_step.tolist(), bands.last_step.tolist(), strict=True)
+    assert [*found] == [(0, 0, 2), (1, 3, 4), (2, 5, 7), (3, 9, 9)]
 
 
 def test_the_phase_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:

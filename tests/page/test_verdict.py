@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from conftest import DUMPS
 from variants import CUT, TEXTS, replaced
@@ -14,11 +17,12 @@ from variants import CUT, TEXTS, replaced
 import xlamem
 from xlamem.compute import Fits, Plan, like_buffers
 from xlamem.compute.advice.plan import TRY
+from xlamem.compute.op_names import PHASES
 from xlamem.compute.program import program
 from xlamem.errors import UsageError
 from xlamem.formatting import size
-from xlamem.page import bill_model, program_model
-from xlamem.page.model import Verdict
+from xlamem.page import bill_model, program_model, verdict_model
+from xlamem.page.model import Account, BillLine, Phases, Verdict
 from xlamem.page.verdict_model import _mostly, first_step
 
 MLP = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
@@ -57,7 +61,7 @@ def test_headline(memory: dict[str, Any], headline: str) -> None:
     assert found.reason == ""
 
 
-@pytest.mark.parametrize("memory", [{"resident": 1}, {"resident": "1GiB"}, {"fraction": 0.9}])
+@pytest.mark.parametrize("memory", [{"resident": 1}, {"resident": "1GiB"}, {"fraction": 0.9}, {"fraction": 2}])
 def test_what_is_left_of_no_device_is_a_wrong_use(memory: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="require a capacity or a device"):
         xlamem.report(MLP, **memory)
@@ -215,7 +219,69 @@ def test_what_to_do_first(rows: list[dict[str, Any]], plan: Plan | None, sentenc
     assert first_step(program(xlamem.read(ODD)), rows, fits, plan) == sentence
 
 
+# -- sentences by hand ---------------------------------------------------------------------------
+
+
+def account(*lines: tuple[str, int, bool]) -> Account:
+    parts = [BillLine(name, name, n, used, "", [{"kind": None, "bytes": n}]) for name, n, used in lines]
+    in_use = sum(n for _, n, used in lines if used)
+    return Account("device_total", 0, 3, sum(n for _, n, _ in lines), in_use, parts)
+
+
+def test_the_largest_lines_of_a_bill() -> None:
+    found = account(("outputs", 20, True), ("parameters", 40, True), ("constants", 11, True), ("temporaries", 29, True),
+                    ("packing", 90, False))  # fmt: skip
+    assert verdict_model._composition(found, 100, "Of these") == [
+        "Of these, 40.0 % are parameters, 29.0 % are temporaries, and 20.0 % are outputs."
+    ]
+    share = round(100 * verdict_model.MIN_LINE_SHARE)  # of what must fit, not of what is in use
+    assert verdict_model._unused(account(("outputs", 100 - share, True), ("packing", share, False)), []) == []
+
+
+@pytest.mark.parametrize(("step", "words"), [(3, ", in the forward pass"), (4, ", in the backward pass"), (6, "")])
+def test_where_the_peak_is(step: int, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In which phase, also at its last step; in which layer; and the memory, if it is one."""
+    named = {"op_name": "jit(f)/layers_3/mlp/dot_general", "source_file": "a/m.py", "source_line": 7}
+    monkeypatch.setattr(verdict_model, "_named_at", lambda *_: named)
+    monkeypatch.setattr(verdict_model, "_in_account", lambda p, i: i < 2)
+    phases = Phases([*PHASES], np.array([0, 1]), np.array([0, 4]), np.array([3, 5]))
+    where = f"{words}, in layers_3 (m.py:7)"
+    assert verdict_model._where(None, step, phases) == where  # type: ignore[arg-type]
+    for names, memory in ((("hbm", "hbm", "vmem"), "hbm"), (("hbm", "vmem", "hbm"), "device memory")):
+        p: Any = SimpleNamespace(spaces=[SimpleNamespace(name=name) for name in names], steps=9)
+        found = replace(account(("temporaries", 2048, True)), step=step)
+        assert verdict_model._peak(p, found, phases) == (
+            f"The peak of {memory}, 2.00 KiB in use, is at step {step} of 8{where}."
+        )
+
+
+def test_the_largest_buffers_are_those_of_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(verdict_model, "_in_account", lambda p, i: i != 1)
+    monkeypatch.setattr(verdict_model, "live_set", lambda *_: pa.table({"color": [0, 5, 7, 0]}))
+    monkeypatch.setattr(verdict_model, "like_buffers", lambda rows, n: seen.append(rows["color"].to_pylist()) or [])
+    p: Any = SimpleNamespace(spaces=[SimpleNamespace(color=color) for color in (0, 5, 7)], tables=None)
+    assert verdict_model._largest(p, account()) == []
+    assert seen == [[0, 7, 0]]
+
+
 # -- parts of the model --------------------------------------------------------------------------
+
+
+def test_terms_of_what_must_fit() -> None:
+    """Pages of a memory space are one term; what is not in the device's memory is none."""
+    spaces: Any = [SimpleNamespace(memory_space=name, reserved=n, in_device_memory=in_device)
+                   for name, n, in_device in (("hbm", 8, True), ("host", 4, False), ("hbm", 2, True))]  # fmt: skip
+    assert program_model._terms(spaces) == [{"memory_space": "hbm", "bytes": 10}]
+
+
+def test_accounts_of_a_bill(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bill_model, "line_note", lambda rows: "")
+    row = {"account": "hbm", "memory_space": "hbm", "color": 0, "step": 3, "part": None, "kind": None, "n": None}
+    rows = [row | {"page": page, "line": line, "bytes": n}
+            for page, line, n in ((0, "outputs", 1), (1, "outputs", 2), (1, "packing", 4))]  # fmt: skip
+    found = [(a.page, a.total, a.in_use, [line.line for line in a.lines]) for a in bill_model.accounts(rows)]
+    assert found == [(0, 1, 1, ["outputs"]), (1, 6, 2, ["outputs", "packing"])]
 
 
 @pytest.mark.parametrize(("resident", "wanted"), [(0, None), (1 << 29, 1 << 29), (1 << 31, 0)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,9 @@ from conftest import DUMPS
 import xlamem
 from xlamem.errors import OutputError, UsageError
 from xlamem.page import writing
+from xlamem.page.columns import Encoder
 from xlamem.page.listing import Failed, Listing, list_programs
+from xlamem.page.model import Program
 from xlamem.page.output import write_file
 from xlamem.page.writing import N_LISTED, Report, require_suffix
 
@@ -78,18 +81,33 @@ def test_programs_without_a_page_are_those_of_the_last_file() -> None:
     def broken(dump: xlamem.Dump) -> Any:
         raise UsageError("large")
 
-    listing = list_programs(MLP)
+    listing = Listing(list_programs(MLP).programs, [Failed("x", "bad")])
     report = Report("runs", "directory", listing=listing, _build=broken, _max_bytes=1 << 20)
     for _ in range(2):
-        assert [failure["error"] for failure in report.as_json()["directory"]["failed"]] == ["large"]
-        assert [failure["error"] for failure in report.failed] == ["large"]
+        assert [failure["error"] for failure in report.as_json()["directory"]["failed"]] == ["bad", "large"]
+        assert [failure["error"] for failure in report.failed] == ["bad", "large"]
     assert report._of_directory(listing)["cap"] == 1 << 20
 
 
+def test_a_directory_has_the_title_of_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "_dump_or_listing", lambda *_: Listing([], []))
+    sources = "runs/a", Path("runs/a"), SimpleNamespace(path="runs/a")
+    assert {writing._shown(source, None, 1, 1).title for source in sources} == {str(Path("runs/a"))}
+
+
 def test_two_programs_share_the_room_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of one name have one title. Buffers that a page leaves out are not in its difference."""
     limits: list[int] = []
-    monkeypatch.setattr(writing, "folded", lambda program, limit, _: limits.append(limit) or program)
-    xlamem.report(MLP, ADAM, max_bytes=1 << 20)
+
+    def half(program: Program, limit: int, _: Encoder) -> Program:
+        limits.append(limit)
+        return replace(program, buffers=replace(program.buffers, value_id=program.buffers.value_id[::2]))
+
+    monkeypatch.setattr(writing, "folded", half)
+    made = xlamem.report(MLP, MLP, max_bytes=1 << 20)
+    assert made.title == made.programs[0].name
+    assert made.difference is not None
+    assert made.difference.buffers.a.max() == len(made.programs[0].buffers.value_id) - 1
     assert limits[0] == limits[1] > 0
     assert sum(limits) <= (1 << 20) - writing._overhead()
 

@@ -1,7 +1,7 @@
 /** A waterfall: a table of the changes from A to B, with a bar for each, and the numbers of A and B. */
 
 import { h, name, plain, svg } from "../parts/dom.js";
-import { exactSize, minusSigns, number, signedSize, size } from "../parts/format.js";
+import { exactSize, minusSigns, number, shortSize, signedSize, size } from "../parts/format.js";
 import { button } from "../parts/frame.js";
 import type { Waterfall } from "../data/model.js";
 
@@ -158,8 +158,7 @@ function axis(scale: Scale): SVGElement {
   for (let bytes = Math.ceil(scale.low / step) * step; bytes <= scale.high; bytes += step) {
     const x = share(scale, bytes);
     const anchor = x < 6 ? "start" : x > 94 ? "end" : "middle";
-    const text = bytes === 0 ? "0" : size(bytes).replace(/\.?0+ /, " ");
-    ticks.push(svg("text", { x: `${x}%`, y: "12", "text-anchor": anchor }, text), svg("line", { x1: `${x}%`, x2: `${x}%`, y1: "18", y2: "24" }));
+    ticks.push(svg("text", { x: `${x}%`, y: "12", "text-anchor": anchor }, shortSize(bytes)), svg("line", { x1: `${x}%`, x2: `${x}%`, y1: "18", y2: "24" }));
   }
   return svg("svg", { class: "axis", "aria-hidden": "true" }, ...ticks);
 }

@@ -18,9 +18,9 @@ export function size(bytes: number | null): string {
   return `${fixed(amount, 2)} ${UNITS[unit]}`;
 }
 
-/** Bytes without zeros at the end, for axes: `1.5 GiB`. */
+/** Bytes without zeros behind the point, for axes: `1.5 GiB`. */
 export function shortSize(bytes: number): string {
-  return bytes === 0 ? "0" : size(bytes).replace(/\.?0+ /, " ");
+  return bytes === 0 ? "0" : size(bytes).replace(/\.(\d*?)0+ /, (_, digits: string) => (digits ? `.${digits} ` : " "));
 }
 
 /** Bytes with a sign: `+1.00 GiB`, `−1.00 GiB`. */

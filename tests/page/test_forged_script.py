@@ -1,0 +1,343 @@
+"""Functions of the page's script on small programs made by hand."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from node import bundled
+
+Json = dict[str, Any]
+Script = subprocess.Popen[str]
+
+PROGRAM = """
+import { createInterface } from "node:readline";
+import { icicle } from "./buffers/icicle.js";
+import { tabSeparated } from "./buffers/columns.js";
+import { usageOf, spacesOf } from "./comparison/accounts.js";
+import { addressOf, initial } from "./data/address.js";
+import { liveSet } from "./data/live.js";
+import { matching } from "./data/matching.js";
+import { bufferName, findBuffer, findScope, isOnlyBuffer, joinScopes, scopeOfBuffer } from "./data/names.js";
+import { rollUp } from "./data/rollup.js";
+import { neighboursOf } from "./data/sharing.js";
+import { lastUse } from "./data/uses.js";
+import { shade, tonesOf } from "./map/shade.js";
+import { stackOf } from "./map/stack.js";
+import { goToPlateau } from "./parts/actions.js";
+import { scaleOf } from "./parts/capacity_bar.js";
+import { exactSize, minusSigns, shortSize, signedSize } from "./parts/format.js";
+import { zoomed } from "./parts/layout.js";
+import { codingOf } from "./parts/palette.js";
+import { labelOf, peakNote, whatOf } from "./parts/wording.js";
+import { decimated, envelope } from "./time/decimate.js";
+
+const functions = {
+  usageOf, spacesOf, liveSet, matching, bufferName, findBuffer, findScope, isOnlyBuffer, joinScopes, scopeOfBuffer,
+  rollUp, neighboursOf, lastUse, stackOf, scaleOf, exactSize, minusSigns, shortSize, signedSize, zoomed, codingOf,
+  labelOf, peakNote, whatOf, decimated, envelope,
+  address: (data, buffer) => addressOf({ ...initial(0, data.model), buffer }, data, 0),
+  scopes: (data, width) => icicle(data, rollUp(data, 0, 0), 0, width),
+  tones: (buffer, code, pale) => tonesOf({ buffer }, { code }, (one, item) => pale.includes(`${one} ${item}`)),
+  shaded: (ids, tones, colors, rows) => {
+    const out = new Uint32Array(ids.length);
+    shade(ids, tones, colors, rows, out);
+    return out;
+  },
+  table: (data, rows) => tabSeparated({ data, live: liveSet(data, 0, 0), step: 0 }, rows),
+  plateaus: (data, step, direction) => {
+    const found = [];
+    goToPlateau({ state: { space: 0, step, range: [0, 9] }, set: (state) => found.push(state.step) }, data, direction);
+    return found;
+  },
+};
+const plain = (_, value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
+for await (const line of createInterface({ input: process.stdin })) {
+  const { data, calls } = JSON.parse(line);
+  const results = calls.map(([name, ...rest]) => functions[name](...(data ? [data] : []), ...rest) ?? null);
+  console.log(JSON.stringify(results, plain));
+}
+"""
+"""Answers each line of its input, so that one process serves all tests."""
+NAMES = ("categoryNames", "indexNames", "kindNames", "layerNames", "opNames", "originNames", "phaseNames", "shapeNames",
+         "sourceNames")  # fmt: skip
+UNKNOWN = ("kind", "layer", "layerIndex", "opName", "origin", "originInstruction", "phase", "scope", "shape",
+           "shapeIndex", "source", "unpadded")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Script]:
+    program = bundled(PROGRAM, tmp_path_factory.mktemp("script"), head="")
+    with subprocess.Popen(["node", str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+
+
+def called(script: Script, data: Json | None, *calls: Any) -> list[Any]:
+    """Return the results of functions with this program, if there is one, and other parameters."""
+    assert script.stdin
+    assert script.stdout
+    script.stdin.write(json.dumps({"data": data, "calls": calls}) + "\n")
+    script.stdin.flush()
+    line = script.stdout.readline()
+    assert line, "the script failed"  # its error is on stderr
+    found: list[Any] = json.loads(line)
+    return found
+
+
+def program(n: int, *, model: Json | None = None, allocations: Json | None = None, **columns: Any) -> Json:
+    """Return a program as the page decodes it: n buffers of 10 bytes beside each other in one arena, at one step."""
+    buffers: Json = {"length": n, "valueId": [*range(n)], "instruction": [*range(n)], "size": [10] * n}
+    buffers |= {name: [] for name in NAMES} | {name: [-1] * n for name in UNKNOWN}
+    buffers |= {name: [0] * n for name in ("allocation", "start", "end", "category", "iterations", "saving")}
+    buffers |= {"offset": [10 * i for i in range(n)], "categoryNames": ["temp"]}
+    arena: Json = {"allocation": [7], "space": [0], "size": [1000], "category": [0], "categoryNames": ["temp"],
+                   "label": ["arena 7"]}  # fmt: skip
+    spaces = [{"memory_space": "hbm", "page": 0, "first_step": 0, "plateaus": [], "in_device_memory": True}]
+    others = {name: columns.pop(name) for name in ("instructions", "scopes", "uses", "usage") if name in columns}
+    assert columns.keys() <= buffers.keys()
+    return {
+        "model": {"steps": 1, "spaces": spaces, **(model or {})},
+        "allocations": arena | (allocations or {}),
+        "buffers": buffers | columns,
+        "instructions": {"name": [f"i{i}" for i in range(n)], "opcode": [-1] * n, "opcodeNames": []},
+        "scopes": {"name": [""], "parent": [-1]},
+        **others,
+    }
+
+
+# -- which buffers -------------------------------------------------------------------------------
+
+
+def test_buffers_at_the_same_bytes(script: Script) -> None:
+    """Those that touch it are not; in time they are as long as both are live at one step."""
+    places = [
+        (10, 10, 5, 6), (15, 10, 6, 8), (0, 20, 4, 5), (12, 4, 0, 1), (12, 4, 2, 4), (12, 4, 9, 9), (12, 4, 7, 8),
+        (0, 10, 5, 6), (20, 10, 5, 6), (10, 10, -1, -1), (10, 10, 5, 6),
+    ]  # fmt: skip
+    columns = dict(zip(("offset", "size", "start", "end"), map(list, zip(*places, strict=True)), strict=True))
+    data = program(len(places), model={"steps": 10}, allocation=[*[0] * 10, 1], **columns)
+    assert called(script, data, ("neighboursOf", 0), ("neighboursOf", 7), ("neighboursOf", 0)) == [
+        first := {"sharing": [2, 1], "before": [4, 3], "after": [6, 5]},
+        {"sharing": [2], "before": [], "after": []},
+        first,
+    ]
+
+
+def test_what_stands_for_a_fixed_allocation(script: Script) -> None:
+    """A buffer that saves nothing may. Without live ranges, temporaries are in use at the only step."""
+    fixed = {"allocation": [3, 4], "space": [0, 0], "size": [30, 100], "category": [1, 0],
+             "categoryNames": ["temp", "live_out"], "label": ["output", "arena"]}  # fmt: skip
+    columns: Json = {"allocation": [0, 0, 1], "saving": [-1, 0, -1], "start": [-1] * 3}
+    data = program(3, model={"steps": None}, allocations=fixed, **columns)
+    (found,) = called(script, data, ("liveSet", 0, 0))
+    assert (found["nLive"], found["buffer"], found["allocation"]) == (1, [2, 1], [1, 0])
+    assert (found["bytes"], found["total"]) == ([10, 30], 40)
+
+
+def test_buffers_that_are_searched_for(script: Script) -> None:
+    data = program(
+        4,
+        allocations={"label": ["arena 7", "params['w']"], "space": [0, 0], "size": [100, 100], "category": [0, 0]},
+        allocation=[0, 0, 0, 1], instruction=[0, 1, 1, 2], shapeIndex=[-1, 0, 1, -1], indexNames=["{0}", "{1}"],
+        phase=[0, 1, -1, -1], phaseNames=["forward", "backward"], category=[0, 1, 0, 0],
+        categoryNames=["temp", "live_out"], scope=[3, 3, 2, 0], layer=[0, 0, 0, -1], layerNames=["layer_*"],
+        layerIndex=[1, 2, 12, -1], scopes={"name": ["", "net", "layer_*", "mlp"], "parent": [-1, 0, 1, 2]},
+        instructions={"name": ["dot.1", "fusion.2", "add.3"], "opcode": [-1] * 3, "opcodeNames": []},
+    )  # fmt: skip
+    wanted = {
+        ("forward", 0): [0], (" FORWARD", 0): [0], ("['w']", 0): [3], ("fusion.2", 0): [1, 2], ("fusion.2{1}", 0): [2],
+        ("net/layer", 0): [0, 1, 2], ("layer_2", 0): [1], ("output", 0): [1], ("", 2): [0, 1, 2], ("", 3): [0, 1],
+        ("dot", 3): [0], ("dot", 0): [0],
+    }  # fmt: skip
+    masks = called(script, data, ("matching", "", 0), *(("matching", *key) for key in wanted))
+    assert masks[0] is None
+    assert [[i for i, is_found in enumerate(mask) if is_found] for mask in masks[1:]] == [*wanted.values()]
+
+
+def test_names_of_buffers_and_scopes(script: Script) -> None:
+    scopes = {"name": ["", "a", "b", "b", "layer_*"], "parent": [-1, 0, 1, 0, 3]}
+    data = program(
+        5, instruction=[0, 1, 1, 2, 2], shapeIndex=[-1, 0, 1, 2, -1], indexNames=["{0}", "{1}", "{}"], scopes=scopes,
+        scope=[4, 4, 2, 1, 0], layer=[0, 0, 0, -1, -1], layerIndex=[3, -1, 2, -1, -1], layerNames=["layer_*"],
+    )  # fmt: skip
+    rows = {"i1{1}": 2, "i1{0}": 1, "i0{}": 0, "i2": 3, "i1{2}": -1, "i9": -1, "3": 3, "33": -1, "": -1}
+    paths = {"a/b": 2, "b": 3, "b/layer_*": 4, "layer_*": 0, "": 0}
+    scope_of = ["b/layer_3", "b/layer_*", "a/b", "a", ""]
+    calls = [*(("findBuffer", text) for text in rows), *(("findScope", path) for path in paths)]
+    calls += [("scopeOfBuffer", row) for row in range(5)]
+    assert called(script, data, *calls) == [*rows.values(), *paths.values(), *scope_of]
+    twins = program(4, instruction=[0, 0, 1, 1], shapeIndex=[-1, -1, -1, 0], indexNames=["{1}"])
+    assert called(script, twins, *(("isOnlyBuffer", row) for row in range(4)), ("address", 1), ("address", 2)) == [
+        False, False, True, True, "#buffer=1", "#buffer=i1",
+    ]  # fmt: skip
+    joined = {("(no scope)", "add"): "(no scope) add", ("a/(no scope)", "add"): "a/(no scope) add", ("a", "b"): "a/b",
+              ("params", "['w']"): "params['w']", ("a", ".b"): "a.b"}  # fmt: skip
+    assert called(script, None, *(("joinScopes", *pair) for pair in joined)) == [*joined.values()]
+
+
+def test_the_last_use_of_a_buffer(script: Script) -> None:
+    data = program(3, uses={"begin": [0, 2, 3, 3], "instruction": [5, 6, 7], "step": [2, 4, -1]})
+    assert called(script, data, *(("lastUse", row) for row in range(3))) == [{"instruction": 6, "step": 4}, None, None]
+
+
+# -- what is said of them ------------------------------------------------------------------------
+
+
+def test_words_about_buffers(script: Script) -> None:
+    opcodes = {"name": ["p", "q", "r"], "opcode": [0, 0, -1], "opcodeNames": ["parameter"]}
+    allocations = {"label": ["params['w']", "arena"], "space": [0, 0], "size": [10, 100], "category": [0, 1]}
+    data = program(
+        3, model={"steps": 9, "spaces": [{"first_step": 3}]}, allocations=allocations, allocation=[0, 0, 1],
+        size=[10, 5, 10], instructions=opcodes, start=[1, 4, -1], end=[3, 8, -1], category=[0, 0, 1],
+        categoryNames=["parameter", "temp"], kind=[0, -1, 1], kindNames=["parameter", "activation"],
+        phase=[-1, -1, 0], phaseNames=["forward"], layer=[-1, 0, 0], layerNames=["layer_*"], layerIndex=[-1, -1, 3],
+    )  # fmt: skip
+    words = {
+        "labelOf": ["params['w']", "q", "r"],
+        "whatOf": ["parameter", "parameter, layer_*", "temporary, activation, forward, layer_3"],
+        "peakNote": ["Live at the peak, step 3.", "Not live at the peak, step 3.", ""],
+    }
+    found = called(script, data, *((name, row) for name in words for row in range(3)))
+    assert found == [text for texts in words.values() for text in texts]
+
+
+def test_rows_that_are_copied(script: Script) -> None:
+    names = {"kindNames": ["activation"], "phaseNames": ["forward"]}
+    data = program(1, model={"steps": 3}, end=[2], kind=[0], phase=[0], **names)
+    (text,) = called(script, data, ("table", [0]))
+    head, row = (line.split("\t") for line in text.splitlines())
+    assert {name: cell for name, cell in zip(head, row, strict=True) if cell} == {
+        "bytes": "10", "exclusive": "10", "role": "value", "name": "i0", "what": "activation, forward", "start": "0",
+        "end": "2", "allocation": "7", "allocation_name": "arena 7", "offset": "0",
+    }  # fmt: skip
+
+
+def test_sizes_in_words(script: Script) -> None:
+    minus = "\N{MINUS SIGN}"
+    texts = {
+        ("signedSize", -2048): f"{minus}2.00 KiB", ("signedSize", -1): f"{minus}1 B", ("signedSize", 0): "0 B",
+        ("signedSize", 1): "+1 B", ("exactSize", -1024): "-1.00 KiB (-1,024 bytes)", ("exactSize", 1023): "1,023 bytes",
+        ("exactSize", 1024): "1.00 KiB (1,024 bytes)",
+        ("minusSigns", "-5 B, x-3 (-2), then -1"): f"{minus}5 B, x-3 ({minus}2), then {minus}1",
+    }  # fmt: skip
+    texts |= {("shortSize", n): text for n, text in (
+        (0, "0"), (9, "9 B"), (10, "10 B"), (100, "100 B"), (1000, "1000 B"), (1024, "1 KiB"), (1536, "1.5 KiB"),
+        (1080, "1.05 KiB"), (10240, "10 KiB"), (100 << 20, "100 MiB"),
+    )}  # fmt: skip
+    assert called(script, None, *texts) == [*texts.values()]
+
+
+# -- what is drawn -------------------------------------------------------------------------------
+
+
+def test_bytes_by_scope_and_phase(script: Script) -> None:
+    """Scopes of the same size are in the order of the program; what has no phase is last."""
+    data = program(
+        4, scope=[1, 3, 2, -1], phase=[0, -1, 1, -1], phaseNames=["forward", "backward"],
+        scopes={"name": ["", "a", "b", "c"], "parent": [-1, 0, 0, 0]},
+    )  # fmt: skip
+    (found,) = called(script, data, ("rollUp", 0, 0))
+    assert found["bytes"] == [40, 10, 10, 10]
+    assert found["byPhase"] == [10, 10, 20, 10, 0, 0, 0, 10, 0, 0, 0, 10]
+    assert found["children"] == [[1, 2, 3], [], [], []]
+
+
+def test_blocks_of_scopes(script: Script) -> None:
+    """Scopes that contain nothing but each other are one block, but for the outermost one; nine rows are shown."""
+    scopes = {"name": ["", "net", "layer", "x", "y"], "parent": [-1, 0, 1, 2, 2]}
+    (blocks,) = called(script, program(4, scope=[3, 4, 4, 4], scopes=scopes), ("scopes", 40))
+    assert [[b[key] for key in ("row", "label", "innermost", "left", "width")] for b in blocks] == [
+        [0, "", 0, 0, 40], [1, "net/layer", 2, 0, 40], [2, "y", 4, 0, 30], [2, "x", 3, 30, 10],
+    ]  # fmt: skip
+    deep = {"name": [f"s{i}" for i in range(25)], "parent": [-1, *(i // 2 * 2 for i in range(24))]}
+    (blocks,) = called(script, program(12, scope=[*range(1, 25, 2)], scopes=deep), ("scopes", 120))
+    assert {block["row"] for block in blocks} == {*range(9)}
+
+
+def test_the_stack_of_allocations(script: Script) -> None:
+    """Arguments at the bottom, the largest of each category first; buffers in the order of their first steps."""
+    allocations = {
+        "allocation": [*range(6)], "space": [0, 0, 0, 0, 0, 1], "size": [10, 50, 20, 30, 0, 9],
+        "category": [0, 1, 1, 0, 1, 0], "categoryNames": ["temp", "parameter"], "label": [""] * 6,
+    }  # fmt: skip
+    data = program(4, model={"steps": 9}, allocations=allocations, allocation=[3, 0, 3, 5], offset=[5, 0, 0, 0],
+                   size=[10, 20, 5, 9], start=[2, 0, 2, 0], end=[3, 0, 5, 0])  # fmt: skip
+    (stack,) = called(script, data, ("stackOf", 0))
+    assert [[band["allocation"] for band in group] for group in stack["groups"]] == [[1, 2], [3, 0]]
+    assert [(band["bottom"], band["top"]) for band in stack["bands"]] == [(0, 50), (50, 70), (70, 100), (100, 110)]
+    assert (stack["total"], stack["base"], stack["buffer"]) == (110, [100, 0, 50, 70, -1, -1], [1, 0, 2])
+    shapes = stack["shapes"]
+    assert (shapes["bottom"], shapes["top"]) == ([100, 75, 70], [110, 85, 75])  # within its allocation
+    assert (shapes["start"], shapes["end"]) == ([0, 2, 2], [0, 3, 5])
+
+
+def test_colours_of_pixels(script: Script) -> None:
+    """Edges have a colour of their own, and so has what is not highlighted; what is free is hatched or plain."""
+    rows = {"width": 4, "height": 2, "hatch": 3, "plain": [90, 91], "lines": [80, 81]}
+    found = called(script, None, ("tones", [5, 3], [0, 0, 0, 1, 0, 2], ["3 1", "5 1"]), (
+        "shaded", [-1, 1, 2, 0, 0, -2, 0, 0], [8, 6], [*range(12)], rows))  # fmt: skip
+    assert found == [[8, 6], [9, 8, 6, 80, 91, 7, 81, 91]]
+
+
+def test_colours_of_layers(script: Script) -> None:
+    """Only those that there are; of more than 96, neighbours share one."""
+    data = program(3, layerIndex=[0, 2, -1], layer=[0, 0, -1], layerNames=["l*"], phase=[1, -1, 1],
+                   phaseNames=["forward", "backward"])  # fmt: skip
+    layers, phases = called(script, data, ("codingOf", "layer"), ("codingOf", "phase"))
+    assert [(item["label"], item["color"]) for item in layers["items"]] == [
+        ("layer 0", 0), ("layer 2", 1), ("no layer", "--p-unknown"),
+    ]  # fmt: skip
+    assert layers["code"] == [0, 1, 2]
+    assert ([item["label"] for item in phases["items"]], phases["code"]) == (["backward", "not known"], [0, 1, 0])
+    (many,) = called(script, program(101, layerIndex=[*range(101)]), ("codingOf", "layer"))
+    labels = [item["label"] for item in many["items"]]
+    assert [labels[0], *labels[-2:]] == ["layers 0 to 1", "layers 98 to 99", "layer 100"]
+    assert many["code"] == [i // 2 for i in range(101)]
+
+
+def test_points_of_a_line(script: Script) -> None:
+    """The lowest and the highest of each group in their order, and the end of the last step."""
+    values = [5, 1, 9, 9, 2, 2, 3, 7]
+    calls = ("decimated", values, 0, 7, 8), ("decimated", values, 1, 3, 99), ("envelope", values, 3), (
+        "envelope", values, 99)  # fmt: skip
+    assert called(script, None, *calls) == [
+        [[0, 1, 2, 4, 6, 7, 8], [5, 1, 9, 2, 3, 7, 7]],
+        [[1, 2, 3, 4], [1, 9, 9, 9]],
+        [5, 9, 7],
+        values,
+    ]
+
+
+def test_the_next_plateau(script: Script) -> None:
+    """The highest is the first one; the next one is that which is nearest."""
+    spaces = [{"plateaus": [{"first_step": step} for step in (5, 2, 8)]}]
+    data = program(0, model={"steps": 10, "spaces": spaces})
+    moves = {(3, 1): [5], (3, -1): [2], (0, 1): [2], (9, -1): [8], (5, 1): [8], (8, 1): [], (2, -1): []}
+    assert called(script, data, *(("plateaus", *move) for move in moves)) == [*moves.values()]
+
+
+def test_zooming_always_changes_the_range(script: Script) -> None:
+    """By a step at least, unless one or all are shown."""
+    ranges = [((4, 4), 1.1), ((4, 6), 1.1), ((4, 6), 0.9), ((4, 5), 0.9), ((4, 4), 0.5), ((0, 9), 2)]
+    found = called(script, None, *(("zoomed", shown, 4, factor, 10) for shown, factor in ranges))
+    assert [last + 1 - first for first, last in found] == [2, 4, 2, 1, 1, 10]
+
+
+def test_bytes_in_use_of_an_account(script: Script) -> None:
+    names = [("hbm", 0, True), ("vmem", 0, False), ("hbm", 1, True), ("host", 0, False)]
+    spaces = [dict(zip(("memory_space", "page", "in_device_memory"), space, strict=True)) for space in names]
+    data = program(0, model={"steps": 2, "spaces": spaces}, usage=[[1, 2], [], [10, 0], [5, 5]])
+    accounts = {"device_total": [0, 2], "hbm": [0], "hbm page 1": [2], "vmem": [1], "smem": []}
+    assert called(script, data, *(("spacesOf", account) for account in accounts)) == [*accounts.values()]
+    usage = called(script, data, ("usageOf", [0, 2]), ("usageOf", [3]), ("usageOf", [0, 1]), ("usageOf", [1]))
+    assert usage == [[11, 2], [5, 5], None, None]
+
+
+def test_the_axis_of_bars(script: Script) -> None:
+    """It ends where the largest program does, at the capacity, or at most a quarter beyond it."""
+    cases = {(100, 50): 100, (100, 110): 110, (100, 500): 125, (None, 500): 500, (0, 500): 500, (None, None): 1}
+    rows = [[{"available": None, "must_fit": None}, {"available": a, "must_fit": n}] for a, n in cases]
+    assert [scale["high"] for scale in called(script, None, *(("scaleOf", r) for r in rows))] == [*cases.values()]
