@@ -183,6 +183,20 @@ def test_live_ranges_outside_of_their_schedule() -> None:
     assert ranges["end"].to_pylist() == [2, 2, steps + 1]
 
 
+@pytest.mark.parametrize("printed", [b"3", b"99", b"9" * 30])
+def test_outputs_are_live_after_the_last_step(printed: bytes) -> None:
+    """That of the schedule, also if its length is printed as another number, which need not have 64 bits."""
+    assignment = f"allocation 0: size 64, maybe-live-out:\n{value(0, 'a', 64)}{value(1, 'b', 64)}"
+    assignment += "allocation 1: size 8, preallocated-temp:\n"
+    members = attacks.dump([value(2, "c")], allocations=assignment, steps=3, ranges=["a{}:0-1", "b{}:1-3", "c{}:1-1"])
+    members["live-range"] = members["live-range"].replace(b"max 3", b"max " + printed)
+    source = held(members, None)
+    rows = derive(together([source, held({"buffer-assignment": QUIET}, None)], ["0", "1"]), 3)["peak_members"]
+    found = [(r["instruction"], r["category"]) for r in rows.to_pylist() if r["content_id"] == "0"]
+    assert found == [("a", "temp_in_output"), ("c", "temp"), ("b", "live_out")]
+    assert found == [(r["instruction"], r["category"]) for r in xlamem.live_set(xlamem.read(source)).to_pylist()]
+
+
 def test_a_dump_without_allocations_has_no_peaks() -> None:
     lines = forge(1, era="E7", platform="tpu", values=20).files["live-range"]
     found = [held({"live-range": lines}, "tpu"), held({"buffer-assignment": QUIET}, "cpu")]
