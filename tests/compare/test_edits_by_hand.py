@@ -31,7 +31,8 @@ from xlamem.compare.program_edits import (
 from xlamem.compare.rest_edits import dimensions_of_rest, element_types_of_rest
 from xlamem.compare.rows import Differences, Shape, ShapePairs, shape_text
 from xlamem.compare.shape_edits import Collectives, conversions, dimensions, element_types, loops, retyped
-from xlamem.compute.layout import CONSTANT
+from xlamem.compare.update_edits import updates_in_place
+from xlamem.compute.layout import CONSTANT, DONATED, TEMP
 
 
 class Rows:
@@ -1147,6 +1148,21 @@ def test_of_all_gathers_of_as_many_elements_the_first_is_named(monkeypatch: pyte
     (edit,) = gather_edits.gathered(c)
     assert edit.text == "a is no longer sharded: f32[8,5] -> f32[32,5] on each device"
     assert edit.claims.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(("cause", "n"), [("larger", 1), ("new", 0), ("gone", 0)])
+def test_a_copy_of_an_argument_is_no_update_of_it(cause: str, n: int) -> None:
+    """It is new or gone."""
+    size = np.array([64, 64])
+    p = SimpleNamespace(owner=np.arange(2), category=np.array([DONATED, TEMP]), unpadded=size, allocation_size=size)
+    first = np.zeros(1, np.int64)
+    own = SimpleNamespace(donated=first == 0, value=first, allocation=first, names=pa.array(["cache"]))
+    matching: Any = SimpleNamespace(a=p, b=p)
+    c = rest(("f32[16]", "f32[16]", 64))
+    c.m, c.interface = matching, SimpleNamespace(matched=(first, first), a=own, b=own)
+    c.rows = Differences(matching, c.rows.table.append_column("cause", pa.array([cause])))
+    c.rows.value = first, first + 1
+    assert texts(updates_in_place(c)) == ["1 donated argument is no longer updated in place: cache"] * n
 
 
 LARGE, SMALL = "f32[10,512,512,64]{3,2,1,0}", "f32[10,512,32,64]{3,2,1,0}"
