@@ -175,12 +175,14 @@ def test_names_of_different_dumps_differ() -> None:
 def test_live_ranges_outside_of_their_schedule() -> None:
     """Clipped to the schedule of their own dump; those that begin after it are never live in any of the dumps."""
     long = QUIET.replace(b"    1:a\n", b"    1:a\n" + b"".join(b"    %d:x%d\n" % (i, i) for i in range(2, 9)))
-    late = QUIET.replace(b"a{}:1-2", b"a{}:5-7")
-    tables = MergedTables(together([held({"buffer-assignment": t}, "cpu") for t in (QUIET, long, late)], [*"abc"]))
+    late, after = (QUIET.replace(b"a{}:1-2", b"a{}:" + steps) for steps in (b"5-7", b"1-7"))
+    found = [held({"buffer-assignment": text}, "cpu") for text in (QUIET, long, late, after)]
+    tables = MergedTables(together(found, [*"abcd"]))
     steps = max(tables.dumps.tables["modules"]["schedule_length"].to_pylist())
     ranges = tables["live_ranges"]
-    assert ranges["start"].to_pylist() == [1, 1, steps + 1]
-    assert ranges["end"].to_pylist() == [2, 2, steps + 1]
+    assert ranges["start"].to_pylist() == [1, 1, steps + 1, 1]
+    # As a half-open range, one that ends after the schedule has its last step.
+    assert ranges["end"].to_pylist() == [2, 2, steps + 1, 3]
 
 
 @pytest.mark.parametrize("printed", [b"3", b"99", b"9" * 30])
