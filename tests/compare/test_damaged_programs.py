@@ -60,10 +60,18 @@ def test_numbers_of_elements_that_exceed_64_bits() -> None:
         ("state.ema['w']", ["state.params['w']"], "state.ema"), ("state['w']", ["x"], "state"),
         ("['']['w']", ["['x']"], "['']"), ("", ["x"], ""), ("a['b", ["x"], "a"), ("a['b", ["a.c"], "a['b"),
         ("a" + "[0]" * 40, ["a" + "[0]" * 39 + "[1]"], "a" + "[0]" * 40),
+        ("opt.mu", ["optimizer.nu"], "opt"), ("opt.mu", ["opt"], "opt.mu"),
     ],
 )  # fmt: skip
 def test_what_names_of_arguments_begin_with(name: str, known: list[str], wanted: str) -> None:
     assert argument_edits._shortest(name, sorted(known)) == wanted
+
+
+def test_arguments_are_in_no_group_with_any_other() -> None:
+    """Names of one component have nothing around them in common."""
+    names = pa.array(["x", "opt.mu", "y", "opt.nu", "opt.step"])
+    found = argument_edits._in_groups(names, np.array([2, 3]), np.array([0, 1]), pa.array(["opt.step"]))
+    assert found.tolist() == [False, True]
 
 
 def test_a_call_of_an_unknown_function() -> None:

@@ -16,7 +16,7 @@ import pytest
 from stored import check
 
 from xlamem.compare import context as context_module
-from xlamem.compare import program_edits, rest_edits, shape_edits
+from xlamem.compare import gather_edits, program_edits, rest_edits, shape_edits
 from xlamem.compare.context import Context, Edit, Names
 from xlamem.compare.gathers import Gather
 from xlamem.compare.program_edits import (
@@ -31,7 +31,8 @@ from xlamem.compare.program_edits import (
 from xlamem.compare.rest_edits import dimensions_of_rest, element_types_of_rest
 from xlamem.compare.rows import Differences, Shape, ShapePairs, shape_text
 from xlamem.compare.shape_edits import Collectives, conversions, dimensions, element_types, loops, retyped
-from xlamem.compute.layout import CONSTANT
+from xlamem.compare.update_edits import updates_in_place
+from xlamem.compute.layout import CONSTANT, DONATED, TEMP
 
 
 class Rows:
@@ -1130,6 +1131,38 @@ def rest(*pairs: tuple[str | None, str | None, int], account: str = "device_tota
     })  # fmt: skip
     matching: Any = None
     return context(rows=Differences(matching, table))
+
+
+def test_of_all_gathers_of_as_many_elements_the_first_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of too many elements are none of them."""
+    part, shapes = Shape("f32", (8, 5)), [(32, 5), (32, 5), (1 << 62, 4)]
+    made = {Gather(name, part, Shape("f32", shape), 4, 4) for name, shape in zip("bac", shapes, strict=True)}
+    monkeypatch.setattr(gather_edits, "resharded", lambda c: (np.empty(0), np.empty(0)))
+    monkeypatch.setattr(gather_edits, "gathers", lambda c: (set(), made))
+    c = rest((None, "f32[5,32]", 90), (None, "f32[8,5]", 30))
+    more = {"cause": ["new"] * 2, "category_a": [None] * 2, "category_b": ["temp"] * 2, "bytes_a": [0, 0],
+            "bytes_b": [90, 30]}  # fmt: skip
+    matching: Any = None
+    c.rows = Differences(matching, pa.table({**{k: c.rows.table[k] for k in c.rows.table.column_names}, **more}))
+    c.devices, c.dimensions = (4, 4), ({(8, 5)}, set())
+    (edit,) = gather_edits.gathered(c)
+    assert edit.text == "a is no longer sharded: f32[8,5] -> f32[32,5] on each device"
+    assert edit.claims.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(("cause", "n"), [("larger", 1), ("new", 0), ("gone", 0)])
+def test_a_copy_of_an_argument_is_no_update_of_it(cause: str, n: int) -> None:
+    """It is new or gone."""
+    size = np.array([64, 64])
+    p = SimpleNamespace(owner=np.arange(2), category=np.array([DONATED, TEMP]), unpadded=size, allocation_size=size)
+    first = np.zeros(1, np.int64)
+    own = SimpleNamespace(donated=first == 0, value=first, allocation=first, names=pa.array(["cache"]))
+    matching: Any = SimpleNamespace(a=p, b=p)
+    c = rest(("f32[16]", "f32[16]", 64))
+    c.m, c.interface = matching, SimpleNamespace(matched=(first, first), a=own, b=own)
+    c.rows = Differences(matching, c.rows.table.append_column("cause", pa.array([cause])))
+    c.rows.value = first, first + 1
+    assert texts(updates_in_place(c)) == ["1 donated argument is no longer updated in place: cache"] * n
 
 
 LARGE, SMALL = "f32[10,512,512,64]{3,2,1,0}", "f32[10,512,32,64]{3,2,1,0}"

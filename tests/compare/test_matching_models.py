@@ -387,3 +387,12 @@ def test_order_in_which_values_match(monkeypatch: pytest.MonkeyPatch) -> None:
             [nodes, "index", "phi", "rank", "operation"], [nodes, "index", "phi", "rank", number],
         )
     ] + [("scope", "shape", "shape")]  # fmt: skip
+
+
+def test_steps_in_the_order_of_a_side_are_then_in_that_of_the_other() -> None:
+    """Instructions that no schedule lists may share a step."""
+    m: Any = InstructionMatching.__new__(InstructionMatching)
+    m.steps = np.array([3, 1, 2, 3]), np.array([5, 5, 4, 2])
+    (here, there), (of_b, of_a) = m.steps_in_order
+    assert list(zip(here.tolist(), there.tolist(), strict=True)) == [(1, 5), (2, 4), (3, 2), (3, 5)]
+    assert list(zip(of_b.tolist(), of_a.tolist(), strict=True)) == [(2, 3), (4, 2), (5, 1), (5, 3)]

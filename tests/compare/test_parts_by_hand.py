@@ -286,11 +286,11 @@ def match_outputs(
 def test_outputs_that_match(
     a: list[str], b: list[str], matched: dict[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By index and shape, if both sides have as many and all of their indices are known."""
-    for own in ((), (6,)):
+    """By index and shape, if both sides have as many and all of their indices are known. Arguments are no outputs."""
+    for own, own_b in (((), ()), ((6,), ()), ((), (7,))):
         same = np.ones(9, np.int64)
-        m = match_outputs(_Outputs(5, a, own=own), _Outputs(7, b), (same, same), (same, same), monkeypatch)
-        wanted = {k: v for k, v in matched.items() if k not in own}
+        m = match_outputs(_Outputs(5, a, own=own), _Outputs(7, b, own=own_b), (same, same), (same, same), monkeypatch)
+        wanted = {k: v for k, v in matched.items() if k not in own and v not in own_b}
         assert {i: v for i, v in enumerate(m.value.tolist()) if v >= 0} == wanted
         assert {v: i for i, v in enumerate(m.value_of_b.tolist()) if v >= 0} == wanted
         assert {i for i, v in enumerate(m.rule.tolist()) if v >= 0} == {*wanted}

@@ -159,6 +159,18 @@ def test_a_label_selects_the_largest_at_the_peak(
     assert (found.value["instruction"], found.namesakes) == (wanted, namesakes)
 
 
+@pytest.mark.parametrize(("label", "wanted"), [("exp", "out"), ("dot", "d")])
+def test_an_output_occupies_its_memory_before_it_is_live(label: str, wanted: str, make: Callable[..., Path]) -> None:
+    """But not what has been in its memory before."""
+    own = "allocation 1: size 64, maybe-live-out:\n" + attacks.value(0, "out", 64) + attacks.value(1, "before", 48)
+    values = [attacks.value(2, "e", 32), attacks.value(3, "d", 16, 32), own]
+    called = {"out": "exp", "before": "dot", "e": "exp", "d": "dot"}
+    records = [attacks.record(i, v, attacks.op_name(f"jit(f)/{called[v]}")) for i, v in enumerate(called)]
+    ranges = ["out{}:3-4", "before{}:0-0", "e{}:1-2", "d{}:1-2"]
+    dump = xlamem.read(make(attacks.dump(values, size=48, records=records, ranges=ranges)))
+    assert xlamem.buffer(dump, label).value["instruction"] == wanted
+
+
 @pytest.mark.parametrize(
     ("label", "wanted", "namesakes"),
     [("x", "p.0", 0), ("copy of x", "copy.1", 0), ("slice of x", "slice.2", 1), ("convert of x", "p.0", 3)],

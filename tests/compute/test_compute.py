@@ -393,7 +393,7 @@ BY = ("memory_space", "category", "op_name", "opcode", "element_type", "shape", 
 
 def check_attribution(dump: xlamem.Dump, time: int | None) -> None:
     live = rows(compute.live_set(dump, time), "live_set")
-    for by in (*((name,) for name in BY), ("memory_space", "category"), ("opcode", "element_type", "op_name")):
+    for by in (*((name,) for name in BY), (), ("memory_space", "category"), ("opcode", "element_type", "op_name")):
         wanted: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0, 0])
         for row in live:
             entry = wanted[tuple(row[c] for c in by)]

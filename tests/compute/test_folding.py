@@ -212,7 +212,7 @@ def test_numbers_of_instructions_are_folded() -> None:
 @pytest.mark.parametrize(
     ("sizes", "wanted"),
     [([], 0), ([7], 1), ([50, 50], 2), ([980, 10, 10], 1), ([900, 50, 40, 10], 3), ([5] * 100, 100),
-     ([97, 3], 1), ([969, 31], 2), ([96, 2, 2], 3), ([94, 3, 3], 3)],
+     ([97, 3], 1), ([969, 31], 2), ([96, 2, 2], 3), ([94, 3, 3], 3), ([5, 0, 0], 1), ([0, 0], 1)],
 )  # fmt: skip
 def test_when_the_others_are_small(sizes: list[int], wanted: int) -> None:
     assert compute.n_until_small(pa.table({"bytes": pa.array(sizes, pa.int64())}), sum(sizes)) == wanted

@@ -575,10 +575,11 @@ def test_idle_values_at_the_limits(make: Make) -> None:
 
 
 def test_the_first_of_several_longest_gaps(make: Make) -> None:
-    records = [record(0, "a", uses="".join(f"  s.{step}, operand 0\n" for step in (1, 4, 7)).rstrip("\n"))]
-    members = attacks.dump([value(0, "a", 64)], records=records, ranges=["a{}:0-7"], steps=8)
+    """A damaged text may say that a value is read before it is there."""
+    records = [record(0, "a", uses="".join(f"  s.{step}, operand 0\n" for step in (0, 4, 7, 10)).rstrip("\n"))]
+    members = attacks.dump([value(0, "a", 64)], records=records, ranges=["a{}:4-10"], steps=11)
     (row,) = compute.idle(xlamem.read(make(members))).to_pylist()
-    assert (row["from_step"], row["to_step"], row["gap"]) == (1, 4, 3)
+    assert (row["from_step"], row["to_step"], row["gap"]) == (4, 7, 3)
 
 
 def test_idle_over_the_peak_is_strictly_between(make: Make) -> None:

@@ -304,6 +304,17 @@ def test_converters_at_once_keep_their_records(
     assert not reads
 
 
+@pytest.mark.parametrize(("size", "n"), [(7, 0), (8, 1)])
+def test_what_has_another_content_than_is_recorded_is_recorded_anew(size: int, n: int) -> None:
+    """As `check_content` finds out. A source that has to be read each time has no key."""
+    key, content = b"k" * 16, "ab" * 16
+    own: Any = known.KnownDumps.__new__(known.KnownDumps)
+    own._keys, own._new, own._used = [None, key], {}, {key: known._RECORD.pack(key, b"\xab" * 16, b"\xab" * 16, 7)}
+    for number in range(2):
+        own.add(number, SimpleNamespace(content_id=content, content_hash=content, bytes=size))
+    assert len(own._new) == n
+
+
 @pytest.mark.parametrize(
     ("files", "written", "deleted"),
     [

@@ -355,6 +355,16 @@ def test_which_segments_are_merged(
     assert sorted(s.rows for s in merged) == sorted(s.rows for s in made[len(made) - n_merged :])
 
 
+def test_ids_of_batches_that_were_removed_are_not_added() -> None:
+    """They do not decide which segments are merged."""
+    state = State()
+    for number, name in enumerate("ab"):
+        state.add(batch(name, str(number)), number)
+    state.remove("a" * 32)
+    ids, ordinals = checkpoints._added(state)
+    assert (segments.to_texts(ids), ordinals.tolist()) == ([dump("1")], [1])
+
+
 def test_segments_stay_few(tmp_path: Path, often: None) -> None:
     for i in range(60):
         run(tmp_path, replace(batch("a", *(f"{i * 10 + j:x}" for j in range(10))), name=f"{i:032x}"))

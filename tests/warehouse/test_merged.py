@@ -175,12 +175,28 @@ def test_names_of_different_dumps_differ() -> None:
 def test_live_ranges_outside_of_their_schedule() -> None:
     """Clipped to the schedule of their own dump; those that begin after it are never live in any of the dumps."""
     long = QUIET.replace(b"    1:a\n", b"    1:a\n" + b"".join(b"    %d:x%d\n" % (i, i) for i in range(2, 9)))
-    late = QUIET.replace(b"a{}:1-2", b"a{}:5-7")
-    tables = MergedTables(together([held({"buffer-assignment": t}, "cpu") for t in (QUIET, long, late)], [*"abc"]))
+    late, after = (QUIET.replace(b"a{}:1-2", b"a{}:" + steps) for steps in (b"5-7", b"1-7"))
+    found = [held({"buffer-assignment": text}, "cpu") for text in (QUIET, long, late, after)]
+    tables = MergedTables(together(found, [*"abcd"]))
     steps = max(tables.dumps.tables["modules"]["schedule_length"].to_pylist())
     ranges = tables["live_ranges"]
-    assert ranges["start"].to_pylist() == [1, 1, steps + 1]
-    assert ranges["end"].to_pylist() == [2, 2, steps + 1]
+    assert ranges["start"].to_pylist() == [1, 1, steps + 1, 1]
+    # As a half-open range, one that ends after the schedule has its last step.
+    assert ranges["end"].to_pylist() == [2, 2, steps + 1, 3]
+
+
+@pytest.mark.parametrize("printed", [b"3", b"99", b"9" * 30])
+def test_outputs_are_live_after_the_last_step(printed: bytes) -> None:
+    """That of the schedule, also if its length is printed as another number, which need not have 64 bits."""
+    assignment = f"allocation 0: size 64, maybe-live-out:\n{value(0, 'a', 64)}{value(1, 'b', 64)}"
+    assignment += "allocation 1: size 8, preallocated-temp:\n"
+    members = attacks.dump([value(2, "c")], allocations=assignment, steps=3, ranges=["a{}:0-1", "b{}:1-3", "c{}:1-1"])
+    members["live-range"] = members["live-range"].replace(b"max 3", b"max " + printed)
+    source = held(members, None)
+    rows = derive(together([source, held({"buffer-assignment": QUIET}, None)], ["0", "1"]), 3)["peak_members"]
+    found = [(r["instruction"], r["category"]) for r in rows.to_pylist() if r["content_id"] == "0"]
+    assert found == [("a", "temp_in_output"), ("c", "temp"), ("b", "live_out")]
+    assert found == [(r["instruction"], r["category"]) for r in xlamem.live_set(xlamem.read(source)).to_pylist()]
 
 
 def test_a_dump_without_allocations_has_no_peaks() -> None:

@@ -60,16 +60,18 @@ def test_only_occurrences_with_the_same_labels_are_recorded(tmp_path: Path) -> N
         assert sorted(i for table in tables for i in table["content_id"].to_pylist()) == found
 
 
-@pytest.mark.parametrize("is_stored", [False, True])
+@pytest.mark.parametrize(("stored", "quarantined"), [((), ()), (("x",), ()), ((), ("x",))])
 @pytest.mark.parametrize("conflicts", [0, 1])
-def test_occurrences_of_what_has_changed_are_removed(tmp_path: Path, is_stored: bool, conflicts: int) -> None:
+def test_occurrences_of_what_has_changed_are_removed(
+    tmp_path: Path, stored: tuple[str, ...], quarantined: tuple[str, ...], conflicts: int
+) -> None:
     """Unless the content is in the dataset. If another run commits meanwhile, it is done again."""
     storage = Storage(tmp_path)
     there = state(
         batch(storage, "a", ("x", "mine"), ("y", "mine")),
         batch(storage, "b", ("x", "other")),
         batch(storage, "c", ("y", "mine"), ("z", "mine")),
-        Batch("d", ("x",) if is_stored else (), (), (), "1", schema.VERSION, "r"),
+        Batch("d", stored, quarantined, (), "1", schema.VERSION, "r"),
     )
     commits: list[tuple[list[list[str]], tuple[str, ...]]] = []
     read: list[str] = []
@@ -84,7 +86,7 @@ def test_occurrences_of_what_has_changed_are_removed(tmp_path: Path, is_stored: 
     run.found = occurrences(("x", "mine"), ("y", "mine"), ("z", "mine"))
     run.occurrences = 5
     run.forget({"x"})
-    if is_stored:
+    if stored or quarantined:
         assert (commits, run.occurrences, len(read)) == ([], 5, 1)
     else:
         assert commits == [([["y"]], ("a", "b"))] * (conflicts + 1)  # all of "b" is gone, and "c" is left alone

@@ -121,7 +121,7 @@ def n_until_small(rows: pa.Table, total: int) -> int:
     """
     size = ints(rows, "bytes")
     left = size[::-1].cumsum()[::-1] - size
-    is_small = (left == 0) | ((left < size) & (left <= SMALL_SHARE * total))
+    is_small = (left < size) & (left <= SMALL_SHARE * total)
     return int(is_small.argmax()) + 1 if len(size) else 0
 
 

@@ -80,7 +80,8 @@ class MergedTables:
         self.dumps = dumps
         self.cache: dict[str, Any] = {}
         self.offsets = _offsets(dumps)
-        lengths = module_lengths(dumps.tables["modules"])
+        self.lengths = lengths = module_lengths(dumps.tables["modules"])
+        """Schedule length of each dump, -1 without live ranges."""
         longest = int(lengths.max())
         self.schedule_length = longest if longest >= 0 else None
         self._tables = dict(dumps.tables)
@@ -163,7 +164,7 @@ class MergedProgram(Program):
 
     @cached_property
     def last_step(self) -> Ints:
-        return ints(self.dumps.tables["modules"], "schedule_length")[self.dumps.dump_of_row["values"]]
+        return self.tables.lengths[self.dumps.dump_of_row["values"]]
 
     @cached_property
     def instruction_row(self) -> Ints:
