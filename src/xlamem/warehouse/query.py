@@ -140,6 +140,7 @@ class _Session:
         self.loaded: list[str] = []
         # Otherwise, DuckDB would look up unknown tables among the Python variables of its callers.
         connection.execute("SET python_enable_replacements = false; SET TimeZone = 'UTC'")
+        connection.execute("SET enable_progress_bar = false")  # on stdout, of `python -c`
         connection.execute(";".join(_view_statements(tables)))
         limits.apply(connection)
 
