@@ -106,7 +106,7 @@ class DumpTables(Tables, Protocol):
 def check_table(name: str, available: Collection[str]) -> None:
     """Raise UsageError unless `name` is a table of the schema and one of those available."""
     if name not in schema.TABLES:
-        raise UsageError(f"no table {name!r}; {similar(name, schema.TABLES)}")
+        raise UsageError(f"no table {name!r}; {similar([name], schema.TABLES)}")
     if name not in available:
         raise UsageError(f"the table {name!r} was left out: tables={', '.join(available)}")
 

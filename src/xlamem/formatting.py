@@ -88,7 +88,7 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     import difflib  # for messages only
 
     lower = {k.lower(): k for k in known}
-    found = difflib.get_close_matches(name.lower(), lower, n=1)
+    found = difflib.get_close_matches(str(name).lower(), lower, n=1)
     return lower[found[0]] if found else None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from xlamem.compare import account, interface
+from xlamem.compare import account, contributors, interface
 from xlamem.compare.account import Account, Buffers
 from xlamem.compute.bills import ROWS
 from xlamem.compute.layout import CONSTANT, DONATED, LIVE_OUT, TEMP, TEMP_IN_OUTPUT, THREAD_LOCAL
@@ -391,3 +391,11 @@ def test_outputs_of_one_side_only(
     a.outputs = b.outputs  # as many
     i = interface_of(a, b)
     assert (i.new_outputs.tolist(), i.gone_outputs.tolist()) == ([], [])
+
+
+def test_how_values_were_matched() -> None:
+    """A copy that only one side has counts as what it copies, whichever side that is; of two rules, the later one."""
+    m: Any = SimpleNamespace(rule=array([5, -1, 2]), value_of_b=array([0, 2, -1]))
+    found = contributors._rules(m, array([0, 1, 0, -1, 2, 1]), array([0, 0, 2, 0, 0, 2]))
+    assert found.tolist() == [5, 5, 5, -1, 5, -1]
+    assert contributors._rules(m, array([2, 2]), array([1, -1])).tolist() == [2, -1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -469,19 +470,19 @@ def test_steps_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_texts_of_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of HLO texts only if both sides have one."""
+    """Of HLO texts only if both sides have one that is complete."""
 
-    def side(name: str, *, body: bool) -> Any:
+    def side(name: str, *, body: bool | None) -> Any:
         table = {"op_name": pa.chunked_array([[f"table {name}"]]), "stack_frame_id": pa.chunked_array([[3]])}
         table["opcode"] = pa.chunked_array([["add"]])
         texts = {"op_name": pa.array([f"body {name}"]), "opcode": pa.array(["parameter"])}
-        own = SimpleNamespace(text=texts.__getitem__, stack_frame_id=[4]) if body else None
+        own = SimpleNamespace(text=texts.__getitem__, stack_frame_id=[4], complete=body) if body is not None else None
         tables = type("Tables", (dict,), {})(instructions=table)
         tables.body = own
         return SimpleNamespace(tables=tables)
 
     monkeypatch.setattr(context, "hlo_body", lambda tables: tables.body)
-    for bodies in ((True, True), (True, False), (False, True), (False, False)):
+    for bodies in product((True, False, None), repeat=2):
         m: Any = SimpleNamespace(a=side("a", body=bodies[0]), b=side("b", body=bodies[1]))
         rows: Any = None
         found = context.Context(m, rows).op_names

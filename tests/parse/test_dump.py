@@ -6,6 +6,7 @@ import io
 import pickle
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import DUMPS
@@ -211,3 +212,19 @@ def test_an_error_is_raised_again(tmp_path: Path) -> None:
     for name in ("values", "values", "modules", "live_ranges"):
         with pytest.raises(xlamem.UsageError, match="several modules"):
             dump[name]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda dump, path: dump[(1, 2)], r"no table \(1, 2\)"), (lambda dump, path: dump[None], "no table None"),
+        (lambda dump, path: xlamem.read(path, module=1.5), "no module 1.5"),
+        (lambda dump, path: xlamem.read(path, module=True), "no module True"),
+        (lambda dump, path: xlamem.fits(dump, device=0), "no device 0"),
+    ],
+)  # fmt: skip
+def test_arguments_of_another_type(call: Any, message: str) -> None:
+    """They are named, as wrong names are."""
+    path = DUMPS / "cpu-jaxlib-0.5.3-tuple3"
+    with pytest.raises(xlamem.UsageError, match=message):
+        call(xlamem.read(path), path)

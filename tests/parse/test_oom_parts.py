@@ -331,6 +331,32 @@ def test_a_message_after_a_folded_one() -> None:
     assert found.reports["line"].to_pylist() == [1, 2]
 
 
+SMALL = "Allocation (size=8) would exceed memory (size=4) :: #a1 [shape = 'u8[8]{0}', space=vmem] :: kernel.1"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        json.dumps({"n": 'a "b" \\', "message": f"RESOURCE_EXHAUSTED: {SMALL}"}), f'  "message": "{SMALL}",',
+        f"failed: {RuntimeError(SMALL)!r}", f"{[RuntimeError('x'), RuntimeError(SMALL)]}",
+        f"RuntimeError('x'): {SMALL}", f'{{"rank": 0}} {SMALL}', SMALL,
+    ],
+)  # fmt: skip
+def test_the_end_of_a_quoted_message(line: str) -> None:
+    """The quotes and brackets of JSON or of the repr of an exception are not part of the last word."""
+    (report,) = rows(read_oom(f"{line}\n"), "reports")
+    assert report["instruction"] == "kernel.1"
+
+
+def test_the_module_of_a_short_message() -> None:
+    text = (
+        "E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO temporaries (48.00G) "
+        "exceeds available HBM (15.75G). HLO module: jit_f.\nSee https://openxla.org/xla/errors/error_1000 for more."
+    )
+    for line in (text, json.dumps({"message": text}), repr(RuntimeError(text))):
+        assert rows(read_oom(f"{line}\n"), "reports")[0]["module_name"] == "jit_f"
+
+
 def test_folded_with_carriage_returns() -> None:
     text = json.dumps({"message": HBM.replace("\n", "\r\n")})
     assert content(read_oom(f"{text}\n"))[1:] == content(read_oom(HBM))[1:]

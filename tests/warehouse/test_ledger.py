@@ -335,6 +335,17 @@ def test_files_of_batches_in_a_checkpoint(tmp_path: Path, often: None) -> None:
     assert {b.name: [*found[b.name].files] for b in made} == {b.name: [*b.files] for b in made}
 
 
+def test_paths_in_a_checkpoint_do_not_leave_the_dataset(
+    tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("xlamem.warehouse.batch.leaves_dataset", lambda path: False)
+        run(tmp_path, *(replace(batch(n, n), files=(File("values", f"{n}/../../a", 1, 1),)) for n in "123"))
+    found = state(tmp_path).batches
+    with pytest.raises(xlamem.DumpError, match="paths of files within the dataset"):
+        [*found["1" * 32].files]
+
+
 @pytest.mark.parametrize(
     ("segments", "n_stored", "n_added", "limit", "n_merged"),
     [
@@ -431,7 +442,8 @@ def test_a_damaged_file_is_named(name: str, content: bytes, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("rows", "a"), ("bytes", 10**20), ("columns", -1), ("path", "\ud800"), ("table", None), ("run_id", []),
+        ("rows", "a"), ("bytes", 10**20), ("columns", -1), ("path", "\ud800"), ("path", "../a.parquet"),
+        ("path", "values/../../a.parquet"), ("table", None), ("run_id", []),
         ("schema_version", 1.5), ("tables", "x"), ("dumps", [1]), ("labels", []), ("number", 7), ("drop", [1]),
     ],
 )  # fmt: skip

@@ -68,6 +68,16 @@ def test_without_a_sandbox_files_can_be_read(source: Any, tmp_path: Path) -> Non
     assert (tmp_path / "b.csv").read_text() == "b\n1\n"
 
 
+def test_nothing_is_printed(source: Any) -> None:
+    assert xlamem.sql(source, "SELECT current_setting('enable_progress_bar') AS a").to_pylist() == [{"a": False}]
+
+
+@pytest.mark.parametrize("query", [None, b"SELECT 1"])
+def test_a_query_that_is_no_text(query: Any, source: Any) -> None:
+    with pytest.raises(xlamem.UsageError, match=f"a query must be text, not {type(query).__name__}"):
+        xlamem.sql(source, query)
+
+
 def test_limits() -> None:
     assert limits_of(sandbox=False, memory_limit=None, timeout=None) == Limits(False, None, None)
     assert limits_of(sandbox=True, memory_limit=None, timeout=None) == Limits(True, SANDBOX_MEMORY, SANDBOX_SECONDS)

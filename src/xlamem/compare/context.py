@@ -307,8 +307,9 @@ class Context:
 
     @cached_property
     def _bodies(self) -> list[HloBody]:
+        """The HLO texts. Operations that one lacks because it is truncated are not gone."""
         bodies = [hlo_body(p.tables) for p in (self.m.a, self.m.b)]
-        return [body for body in bodies if body is not None]
+        return [body for body in bodies if body is not None and body.complete]
 
     @cached_property
     def has_names(self) -> bool:
@@ -317,7 +318,7 @@ class Context:
 
     @property
     def has_hlo(self) -> bool:
-        """Whether both HLO texts are there. Datasets and memory files lack what is inside of fusions."""
+        """Whether both HLO texts are there, to their ends. Datasets and memory files lack what is inside of fusions."""
         return len(self._bodies) == 2
 
     def _names(self, column: str) -> tuple[Names, Names]:

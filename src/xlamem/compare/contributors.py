@@ -54,7 +54,7 @@ def _contributors(m: Matching, d: AccountDifference) -> pa.Table:
         "bytes_b": c.bytes_b[rows],
         "change": change[rows],
         "data_change": c.data_b[rows] - c.data_a[rows],
-        "match": decoded(take(m.rule, np.where(value_b >= 0, value_a, -1)), pa.array(RULES, pa.string())),
+        "match": decoded(_rules(m, value_a, value_b), pa.array(RULES, pa.string())),
     }
     sides = both_sides(_side, (m.a, value_a, c.owner_a[rows]), (m.b, value_b, c.owner_b[rows]))
     for side, names in zip("ab", sides, strict=True):
@@ -71,6 +71,12 @@ def _values(c: Contributions, rows: Ints) -> tuple[Ints, Ints]:
         np.where((c.owner_a[rows] < 0) & (other >= 0), other, value_a),
         np.where((c.owner_b[rows] < 0) & (other >= 0), other, value_b),
     )
+
+
+def _rules(m: Matching, value_a: Ints, value_b: Ints) -> Ints:
+    """Return how these values were matched: a copy that only one side has by the rule of what it copies."""
+    of_a, of_b = take(m.rule, value_a), take(m.rule, take(m.value_of_b, value_b))
+    return np.where((value_a >= 0) & (value_b >= 0), np.maximum(of_a, of_b), -1)
 
 
 def _spaces(m: Matching, c: Contributions, rows: Ints) -> pa.Array:

@@ -127,5 +127,5 @@ def parse_bytes(text: str) -> int:
 
 def _key(name: str) -> str:
     """Return a name in lower case, without vendor, topology and punctuation."""
-    plain = name.lower().partition(":")[0]
+    plain = str(name).lower().partition(":")[0]
     return re.sub(r"nvidia|amd|google|cloud|instinct|tesla|[^a-z0-9]", "", plain)

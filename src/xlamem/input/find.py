@@ -164,8 +164,8 @@ def _choose(sources: list[Source], module: int | str | None, name: str) -> Sourc
     chosen = numbered
     if module is not None:
         chosen = [(n, s) for n, s in numbered if module in (s.module_name, s.label, s.name)]
-        if not chosen and (isinstance(module, int) or (module.isdecimal() and len(module) <= MAX_DIGITS)):
-            chosen = [(n, s) for n, s in numbered if n == int(module)]
+        if not chosen and (number := str(module)).isdecimal() and len(number) <= MAX_DIGITS:
+            chosen = [(n, s) for n, s in numbered if n == int(number)]
     if len(chosen) == 1:
         return chosen[0][1]
     if not chosen:

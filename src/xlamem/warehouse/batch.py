@@ -120,8 +120,15 @@ class Batch:
             fields["files"] = tuple(File(**{k: v for k, v in file.items() if k in names}) for file in fields["files"])
             for file in fields["files"]:
                 _check(vars(file), _TYPES_OF_FILE)
+                if leaves_dataset(file.path):
+                    raise ValueError(f"path is {file.path!r:.80}")
         _check(fields, _TYPES)
         return cls(**fields)
+
+
+def leaves_dataset(path: str) -> bool:
+    """Return whether a path could lead out of the dataset, to files that its readers did not mean to read."""
+    return "/../" in f"/{path}"
 
 
 _TYPES_OF_FILE = {"table": str, "path": str, "rows": int, "bytes": int, "columns": int}

@@ -27,6 +27,7 @@ import pyarrow as pa
 from .. import kernels as pc
 from ..compute.columns import arrow_array
 from ..errors import DumpError
+from .batch import leaves_dataset
 from .rewrite import with_current_columns
 from .segments import MAX_MERGED_ROWS, Ids, Segment, to_ids, to_parquet, write_segment
 from .state import FILES, Members, State
@@ -123,9 +124,12 @@ class Checkpoints:
         try:
             data = self.storage.read(name)
             with pq.ParquetFile(BytesIO(data or b"")) as parquet:
-                return with_current_columns(parquet.read(), FILES)
+                files = with_current_columns(parquet.read(), FILES)
         except (OSError, pa.ArrowException) as error:
             raise DumpError(self.storage.uri_of(name), "a readable checkpoint; open the dataset again") from error
+        if any(map(leaves_dataset, files["path"].to_pylist())):
+            raise DumpError(self.storage.uri_of(name), "paths of files within the dataset")
+        return files
 
     def _is_folded(self) -> bool:
         """Return whether the first entry was deleted."""

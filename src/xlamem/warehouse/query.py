@@ -73,6 +73,8 @@ def run_sql(
         import duckdb
     except ImportError as e:
         raise UsageError("SQL needs DuckDB: pip install 'xlamem[duckdb]'") from e
+    if not isinstance(query, str):
+        raise UsageError(f"a query must be text, not {type(query).__name__}")
     if utf8(query) != query:
         raise UsageError(f"the query is not UTF-8: {utf8(query)}")
     with duckdb.connect() as connection:
@@ -140,6 +142,7 @@ class _Session:
         self.loaded: list[str] = []
         # Otherwise, DuckDB would look up unknown tables among the Python variables of its callers.
         connection.execute("SET python_enable_replacements = false; SET TimeZone = 'UTC'")
+        connection.execute("SET enable_progress_bar = false")  # on stdout, of `python -c`
         connection.execute(";".join(_view_statements(tables)))
         limits.apply(connection)
 

@@ -51,7 +51,9 @@ _NEWLINE = re.compile(rb"\n")
 _CONTINUES = re.compile(
     r"Total \w+ usage|Program \w+ requirement|Largest program|Peak buffers|BufferAssignment |XLA::TPU program"
 )
-_FOLDED = re.compile(r"\\n(?:\\n|\s|Total |BufferAssignment |Peak |Largest |Program |Scoped )")
+_FOLDED = re.compile(r"\\n(?:\\n|\s|Total |BufferAssignment |Peak |Largest |Program |Scoped |See )")
+_QUOTE = {quote: re.compile(rf"(?<!\\)(?:\\\\)*{quote}") for quote in ('"', "'")}
+"""A quote that is not escaped."""
 _PAYLOAD = re.compile(r"\[type\.googleapis\.com/[\w.]+='")
 """Begins a payload of a status, which repeats its message in part."""
 _FOLDED_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
@@ -192,6 +194,7 @@ class _Scanner:
         offset = len(encoded[: m.start()].decode("utf-8")) if m else 0
         if owner and _PAYLOAD.search(text, 0, offset):
             return
+        text = text[: _end_of_string(text, offset)]
         is_folded = _FOLDED.search(text, offset) is not None
         first, *rest = _unfold(text) if is_folded else [text]
         message = begin_message(label, thread, number, first, offset)
@@ -256,6 +259,20 @@ def _without_warnings(messages: list[Message]) -> list[Message]:
         return is_bare and not reported.isdisjoint({(m.label, m.warning), (m.label, m.row["requested_bytes"])})
 
     return [m for m in messages if m.warning is None or not is_reported(m)]
+
+
+def _end_of_string(text: str, offset: int) -> int:
+    """Return where the string with this offset ends in a line of JSON or the repr of an exception, else its own end.
+
+    Without this, the last word of a message would have quotes and brackets.
+    """
+    at = max(text.rfind(f"Error({quote}", 0, offset) for quote in _QUOTE)
+    if at < 0 and not text.lstrip().startswith(('{"', '"')):
+        return len(text)
+    quote = _QUOTE[text[at + 6] if at >= 0 else '"']
+    is_open = len(quote.findall(text, max(at, 0), offset)) % 2 == 1
+    found = quote.search(text, offset) if is_open else None
+    return found.end() - 1 if found else len(text)
 
 
 def _unfold(text: str) -> list[str]:
