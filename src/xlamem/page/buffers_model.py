@@ -23,7 +23,6 @@ from .model import Aliases, Allocations, Buffers, Instructions, Scopes, Uses
 from .scopes_model import scope_tree
 from .texts import Encoded, compacted, joined, numbered
 
-
 MAIN_MEMORY = 0
 """Color of the device's main memory, on every platform."""
 COMPUTED = TEMP, TEMP_IN_OUTPUT, LIVE_OUT
