@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from advice_programs import Buffer, Make, Row, advice, argument, loop, output, program
 
+from xlamem.compute.advice import sharding
+
 EXCHANGED = Buffer("g", "f32[8]", (0, 9), "jit(f)/psum", "all-reduce(%x)")
 PARAMS = argument("params['a']['w']", "f32[16,64]", 0)
 STATE = argument("opt[0].mu['a']['w']", "f32[64,64]", 1)
@@ -392,3 +394,11 @@ def test_a_result_of_a_loop_is_a_part_of_one_argument(make: Make) -> None:
 def test_a_long_name_takes_no_quadratic_time(make: Make) -> None:
     """It took minutes."""
     assert not shardings(make, EXCHANGED, PARAMS, STATE._replace(op_name="opt" + "[" * (1 << 20)))
+
+
+def test_an_argument_is_compared_with_the_smallest_one() -> None:
+    """Of those of a size, with the first."""
+    sizes = {"a": (8, 4), "b": (2, 4), "c": (4, 2)}
+    arrays = [sharding._Array(i, name, name, ("['w']",), "f32", n) for i, (name, n) in enumerate(sizes.items())]
+    found = sharding._smallest(arrays, ends=False)
+    assert {key: a.argument for key, a in found.items()} == {(("['w']",), "f32"): "b"}

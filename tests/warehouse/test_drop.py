@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from conftest import DUMPS, HERE, every
 from kills import killed
@@ -257,3 +259,18 @@ def test_on_the_command_line(dest: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert main(["dataset", "drop", str(dest), "--where", OLD, "--json"]) == 0
     assert '"occurrences": 0' in capsys.readouterr().out
     assert main(["dataset", "drop", str(dest)]) == 2
+
+
+def test_a_content_that_is_stored_and_in_quarantine_is_dropped_from_both() -> None:
+    """An older version has stored it, and a later one failed to read it again."""
+    state: Any = SimpleNamespace(
+        batches={}, stored=SimpleNamespace(find=lambda ids: dict.fromkeys(ids, "d")), quarantined={"x": "q"}
+    )
+    matching = pa.table({name: pa.array([value], kind) for name, value, kind in (
+        ("content_id", "x", pa.string()), ("uri", "/x", pa.string()), ("offset", None, pa.int64()),
+        ("host", "h", pa.string()), ("run_id", "r", pa.string()),
+    )})  # fmt: skip
+    storage: Any = None
+    plan = retention._Plan(storage, state, matching)
+    assert plan.removed == ("d", "q")
+    assert plan.result(dry_run=True) == retention.Dropped(1, 1, 1, 2, dry_run=True)

@@ -109,6 +109,14 @@ def test_of_duplicates_the_first_path_is_read() -> None:
         assert ids(found) == ["a", "b"]
 
 
+@pytest.mark.parametrize("numbers", [(1, 2), (2, 1)])
+def test_of_duplicates_at_one_place_that_with_fewer_files_is_read(numbers: tuple[int, int]) -> None:
+    """Files of flags are no part of the content."""
+    plain = dump("a")
+    found = planned(*(replace(plain, source=replace(plain.source, members=plain.source.members[:n])) for n in numbers))
+    assert [len(d.source.members) for d in found.tasks[0].inputs] == [1]
+
+
 def test_what_cannot_be_identified_is_quarantined_once() -> None:
     settled = state(batch("one", "", "fg", attempts={"f": 2, "g": 4}, system=("g",)))
     found = planned(failure("f"), failure("g"), failure("h"), failure("h"), of=settled)
