@@ -22,6 +22,7 @@ from renumber import write
 
 import xlamem
 from xlamem import compute
+from xlamem.compute.charges import FUNCTION, live_set_of
 from xlamem.compute.layout import CATEGORIES, TEMP, TEMP_IN_OUTPUT
 from xlamem.compute.op_names import scopes
 from xlamem.compute.program import program as compute_program
@@ -33,6 +34,8 @@ from xlamem.page.findings_model import N_DIAGNOSTICS, diagnostic_rows
 from xlamem.page.spaces_model import phase_bands
 
 SCHEMA = json.loads(resources.files("xlamem.page").joinpath("report.schema.json").read_text("utf-8"))
+COMPUTED = ("temp", "temp_in_output", "live_out")
+"""Categories of buffers that may be arranged by function."""
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 every_dump = pytest.mark.parametrize("source", sources(), ids=label)
 
@@ -213,8 +216,12 @@ def test_live_sets(source: Source) -> None:
         assert instructions(program, table["origin_instruction"]) == [r["origin_instruction"] for r in rows]
         names = {r["op_name"]: r for r in rows}
         folded = dict(zip(names, scopes(pa.array(list(names), pa.string()), fold=True).to_pylist(), strict=True))
+        by_function: dict[int, str] = {}
+        if program["scopes"]["functions"]:
+            functions = live_set_of(compute_program(dump), step, None, ["value_id", "category", FUNCTION]).to_pylist()
+            by_function = {r["value_id"]: r[FUNCTION] for r in functions if r["category"] in COMPUTED}
         for r, scope in zip(rows, table["scope"].tolist(), strict=True):
-            path = folded[r["op_name"]]
+            path = by_function.get(r["value_id"]) or folded[r["op_name"]]
             wanted = (NO_SCOPE, r["opcode"] or "?") if path is None else path_of(path)
             assert path_of_scope(program, scope) == wanted
 
