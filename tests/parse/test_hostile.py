@@ -199,10 +199,10 @@ def test_a_shape_of_more_than_64_bits(shape: str) -> None:
     assert not dump.modules["understood"][0].as_py()
 
 
-def with_tree(total: str, current: str, remaining: str) -> xlamem.Dump:
+def with_tree(total: str, current: str, remaining: str, label: str = "a") -> xlamem.Dump:
     """A dump with a stack tree of one node."""
     tree = "  Stack trace breakdown for peak usage: 8 bytes\n"
-    tree += f"    a (100.0%, total: {total} bytes, current: {current} bytes, remaining: {remaining} bytes)\n"
+    tree += f"    {label} (100.0%, total: {total} bytes, current: {current} bytes, remaining: {remaining} bytes)\n"
     allocations = "allocation 0: size 8, preallocated-temp:\n" + values(1)
     live = dump_of(allocations, 2, ranges(1, "0-1"))["buffer-assignment"] + b"    a.0: 8 bytes\n" + tree.encode()
     return xlamem.read(source_of({"buffer-assignment": live}))
@@ -219,6 +219,14 @@ def test_numbers_of_the_tree_have_the_form_of_xla(number: str) -> None:
     dump = with_tree("8", "8", number)
     assert dump.printed_stack.num_rows == 0
     assert not dump.complete
+
+
+@pytest.mark.parametrize("second", ["b", "    b", "      b", "      │   b", "  └── b"])
+def test_the_last_line_of_a_label_may_be_indented(second: str) -> None:
+    """As long as it has no connectors of its own."""
+    dump = with_tree("8", "8", "0", f"a\n{second}")
+    assert dump.printed_stack["label"].to_pylist() == [f"a\n{second}"]
+    assert not dump.diagnostics.num_rows
 
 
 def test_text_behind_live_ranges_that_are_not_available() -> None:
