@@ -81,6 +81,12 @@ def test_what_needs_the_gradients_of_all_samples(other: Buffer, n: int, make: Ma
     assert len(chunks(make, X, W, H, G, other)) == n
 
 
+def test_the_argument_whose_samples_have_the_largest_gradients(make: Make) -> None:
+    few, many = argument("a", "f32[12,64]", 0), argument("b", "f32[16,64]", 2)
+    (row,) = chunks(make, few, W, many, H, G, G._replace(name="f", shape="f32[12,32,24]"))
+    assert row["argument"] == "b"
+
+
 @pytest.mark.parametrize(("samples", "n"), [(16, 8), (12, 6), (14, 7), (22, 2)])
 def test_the_number_of_chunks(samples: int, n: int, make: Make) -> None:
     x, h, g = (b._replace(shape=b.shape.replace("16", str(samples))) for b in (X, H, G))

@@ -348,6 +348,39 @@ def test_a_matrix_that_is_printed_as_replicated(of_embedding: str, of_others: st
         assert f"along the dimension of 64 over {n} devices, as most of `params` is" in rows[0]["action"]
 
 
+@pytest.mark.parametrize(
+    ("shape", "others", "dimension"),
+    [("f32[63,16]", "f32[16,256]", 16), ("f32[64,16]", "f32[16,48]", 64), ("f32[64,16]", "f32[16,12]", None)],
+)
+def test_what_is_divided_and_how_large_the_shards_are_together(
+    shape: str, others: str, dimension: int | None, make: Make
+) -> None:
+    """The largest dimension that the devices divide; most of an argument, counted on all devices, is sharded."""
+    whole = argument("params['table']", shape, 0)
+    sharded = argument("params['up']", others, 1)
+    both = [
+        a._replace(instruction=f"{a.instruction}, sharding={text}")
+        for a, text in ((whole, "{replicated}"), (sharded, "{devices=[1,4]<=[4]}"))
+    ]
+    found = [row["action"].partition(" along the ")[2][:16] for row in shardings(make, QUARTERS, *both)]
+    assert found == ([] if dimension is None else [f"dimension of {dimension} "])
+
+
+def test_donated_state_leaves_nothing_behind(make: Make) -> None:
+    """Its memory is that of the output which replaces it."""
+    donated = STATE._replace(allocation=STATE.allocation.replace("{}:", "{}, maybe-live-out:"))
+    (row,) = shardings(make, EXCHANGED, PARAMS, donated)
+    (kept,) = shardings(make, EXCHANGED, PARAMS, STATE)
+    assert kept["upper"] - row["upper"] == PARAMS.size
+
+
+def test_the_largest_array_and_its_part_are_named(make: Make) -> None:
+    caches = [CACHES[0], argument("cache['v']", "f32[24,8,64,4]", 1)]
+    results = [RESULTS[0], output("while.1", "f32[24,8,64,1]", instruction=RESULTS[1].instruction)]
+    (row,) = shardings(make, BY_FOUR, *caches, *results)
+    assert "such as f32[24,8,64,4], of which a loop returns f32[24,8,64,1]." in row["action"]
+
+
 def test_caches_of_which_each_device_returns_a_part(make: Make) -> None:
     """Donated, they need no other memory than the results, which have a quarter of the heads."""
     (row,) = shardings(make, BY_FOUR, *CACHES, *RESULTS)

@@ -455,3 +455,12 @@ def test_only_tasks_that_fail_as_a_whole_are_tried_again() -> None:
     run._completed = completed
     run.run_tasks([task_of("a"), task_of("b")])
     assert [task.inputs[0].content_id for task in run.failed_tasks] == ["b"]
+
+
+def test_which_dumps_of_version_1_a_result_replaces() -> None:
+    """All that it has read again; of those that it failed to read, what version 1 could not read either."""
+    old = {"a": ["a1", "a2"], "b": ["b1"], "c": ["c1", "c2"]}
+    state = SimpleNamespace(old_batches=[SimpleNamespace(dumps={"a1": 0, "c1": 0})])
+    run: Any = SimpleNamespace(old_ids=old, ledger=SimpleNamespace(state=state))
+    result: Any = SimpleNamespace(dumps={"a": 0, "x": 0}, failures=[SimpleNamespace(content_id=i) for i in "cy"])
+    assert Run._replaced_old_ids(run, result) == {"a1", "a2", "c2"}
