@@ -213,7 +213,7 @@ def with_hlo(op_names: list[str], *, hlo: bool) -> Members:
     inside = [f'  i{i} = f32[16]{{0}} add(q, q), metadata={{op_name="jit(f)/{path}"}}'
               for i, path in enumerate(op_names)]  # fmt: skip
     fused = "c {\n  q = f32[16]{0} parameter(0)\n" + "\n".join(inside) + "\n}\n"
-    text = attacks.hlo(fused, "ENTRY e {\n  p = f32[16]{0} parameter(0)\n" + "\n".join(lines) + "\n}")
+    text = attacks.hlo(fused, "ENTRY e {\n  p = f32[16]{0} parameter(0)\n" + "\n".join(lines) + "\n}\n")
     return {**members, "hlo": text.encode()} if hlo else members
 
 

@@ -106,7 +106,7 @@ def device(name: str) -> Device:
         return matches[0]
     if matches:
         raise UsageError(f"{name!r} exists in several sizes: choose one of {', '.join(d.name for d in matches)}")
-    if (size := _AMOUNT.fullmatch(name.strip())) and size[2].lower() in _UNITS:
+    if (size := _AMOUNT.fullmatch(str(name).strip())) and size[2].lower() in _UNITS:
         raise UsageError(f"{name!r} is a size, not a device: give it as a capacity, or in a budget as device_total")
     names = [d.name for d in DEVICES]
     question = f"did you mean {match!r}? There" if (match := closest(key, names)) else "there"
