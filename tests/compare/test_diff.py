@@ -70,7 +70,7 @@ def test_a_program_without_allocations_is_not_compared(swapped: bool) -> None:
         diff(*sides)
 
 
-@pytest.mark.parametrize("source", [s for s in sources() if KILLED.name not in s.location], ids=label)
+@pytest.mark.parametrize("source", every(2, [s for s in sources() if KILLED.name not in s.location]), ids=label)
 def test_a_program_does_not_differ_from_itself(source: Any) -> None:
     dump = xlamem.read(source)
     d = diff(dump, xlamem.read(source))
@@ -99,7 +99,7 @@ def test_a_damaged_dump_does_not_differ_from_itself(text: str) -> None:
     assert diff(dump, xlamem.read(text.encode())).is_same
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
+@pytest.mark.parametrize("folder", every(2, FOLDERS), ids=lambda f: f.name)
 def test_other_names_ids_and_lines_are_no_difference(folder: Path, tmp_path: Path) -> None:
     a, b = xlamem.read(folder), xlamem.read(rename(folder, tmp_path / "renamed", seed=3))
     d = diff(a, b)

@@ -13,7 +13,7 @@ from xlamem.compute import in_use
 from xlamem.errors import UsageError
 
 
-@pytest.mark.parametrize("source", every(3, xlamem.find(DUMPS)), ids=lambda s: s.name)
+@pytest.mark.parametrize("source", every(5, xlamem.find(DUMPS)), ids=lambda s: s.name)
 def test_spaces_part_by_part(source: xlamem.Source, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many spaces and steps are looked at together: the numbers are the same."""
     names = [n for n in compute.REGISTRY if n != "occupancy"]

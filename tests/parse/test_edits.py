@@ -13,7 +13,7 @@ from fuzz.edits import KINDS, edits, has_section
 import xlamem
 from xlamem.input.find import Source
 
-PER_DUMP = 5 * len(KINDS)
+PER_DUMP = 3 * len(KINDS)
 
 
 def shipped() -> list[Source]:

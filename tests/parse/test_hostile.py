@@ -181,7 +181,7 @@ def test_far_numbers_are_converted() -> None:
 
 
 @pytest.mark.parametrize("verb", [["info"], ["info", "--json"], ["peak"], ["peak", "--json"], ["live"], ["explain"]])
-@pytest.mark.parametrize("folder", sorted(HOSTILE.iterdir()), ids=lambda p: p.name)
+@pytest.mark.parametrize("folder", every(2, sorted(HOSTILE.iterdir())), ids=lambda p: p.name)
 def test_on_the_command_line(folder: Path, verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """An answer, or a sentence that says why there is none."""
     code = main([verb[0], str(folder), *verb[1:]])

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
-from conftest import DUMPS
+from conftest import DUMPS, every
 
 import xlamem
 from xlamem import schema, warehouse
@@ -277,7 +277,7 @@ def test_label_keys_that_differ_only_in_case(tmp_path: Path) -> None:
 # ---- one dump
 
 
-@pytest.mark.parametrize("source", xlamem.find(DUMPS), ids=lambda s: f"{Path(s.location).name}-{s.name[:12]}")
+@pytest.mark.parametrize("source", every(2, xlamem.find(DUMPS)), ids=lambda s: f"{Path(s.location).name}-{s.name[:12]}")
 def test_a_dump_out_of_the_dataset(
     source: Source, dataset: xlamem.Dataset, stored: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

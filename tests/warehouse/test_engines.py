@@ -81,7 +81,7 @@ def process_state() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("engine", ["here", "local"])
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("fails", every(2, [True, False]))
 @pytest.mark.parametrize("streamed", every(2, [False, True]))
 def test_the_calling_process_is_not_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_batches: None, engine: str, fails: bool, streamed: bool
@@ -183,7 +183,7 @@ class KilledAtStart(processes.Cores):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals")
-@pytest.mark.parametrize("kills", every(2, [1, 2, 1000]))
+@pytest.mark.parametrize("kills", every(3, [2, 1, 1000]))
 def test_workers_that_are_killed_while_they_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: Path, kills: int
 ) -> None:

@@ -88,7 +88,7 @@ def agree(dest: Path, form: str, tables: tuple[str, ...] = FEW) -> None:
 # -- what is registered --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", ICEBERG_SLOW)
 def test_all_tables_follow(tmp_path: Path, form: str) -> None:
     """Also those without rows; from the first run on, without repeating the option."""
     dest = tmp_path / "out"

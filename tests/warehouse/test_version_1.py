@@ -224,7 +224,7 @@ def relocated(to: Path, nights: dict[str, Path]) -> Path:
     return to
 
 
-@pytest.mark.parametrize("first", ["convert", "migrate"])
+@pytest.mark.parametrize("first", every(2, ["convert", "migrate"]))
 def test_the_same_nights_again(tmp_path: Path, nights: dict[str, Path], fresh: Path, first: str) -> None:
     """What version 1 found at a place with the same labels is no new occurrence; failures are not doubled."""
     old = relocated(tmp_path / "old", nights)
