@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from advice_programs import KIB, Buffer, Make, advice, argument, loop, output, p
 from attacks import value
 
 import xlamem
+from xlamem.compute.advice import batches
 from xlamem.compute.advice.batches import _is_last
 from xlamem.compute.advice.layers import LayerActivations
 from xlamem.compute.advice.what_if import WhatIf
@@ -350,6 +352,18 @@ def test_pairs_of_samples_fall_to_a_quarter(is_training: bool, views: int, make:
     assert ("All pairs of samples are compared" in row["action"]) == is_training
     if views == 1:
         assert row["lower"] <= half
+
+
+@pytest.mark.parametrize(
+    ("samples", "found"), [([16, 24], [8, 16, 24]), ([8, 16, 24], [8]), ([12, 20], [8]), ([], [8])]
+)
+def test_multiples_of_a_batch_are_its_views(
+    samples: list[int], found: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless there are products of the batch itself."""
+    monkeypatch.setattr(batches, "_samples", lambda a: np.array(samples))
+    a: Any = None
+    assert batches._views(a, 8) == found
 
 
 def test_pairs_of_samples_that_a_loop_stacks(make: Make) -> None:
