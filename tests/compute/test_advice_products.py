@@ -663,13 +663,13 @@ def test_a_residual_stream_with_as_many_elements_as_a_matrix(carry: str, n: int,
     assert row["n_buffers"] == n
 
 
-@pytest.mark.parametrize("trips", [2, 16])
-def test_stacked_matrices_of_attention(trips: int, make: Make) -> None:
-    """The parts are of samples, and not of iterations."""
+@pytest.mark.parametrize(("trips", "parts"), [(2, 8), (16, 8), (8, 4)])
+def test_stacked_matrices_of_attention(trips: int, parts: int, make: Make) -> None:
+    """The parts are of samples or heads, and not of iterations; as many samples may be these."""
     stack = Buffer("while.1{1}", f"f32[{trips},8,4,64,64]", (2, 7), "jit(f)/jvp()/while")
     (row,) = attention_advice(make, *ATTENTION, loop("while.1", trips), stack)
     assert (row["n_buffers"], row["shape"]) == (3, stack.shape)
-    assert "in 8 parts" in row["action"]
+    assert f"in {parts} parts" in row["action"]
 
 
 def test_states_of_chunks_of_linear_attention(make: Make) -> None:
