@@ -487,6 +487,7 @@ def test_the_tables_by_which_readers_find_rows_follow_last() -> None:
         ({"max_failures": -1}, "max_failures must be 0 or more"),
         ({"top": -1}, "top must be 0 or more"), ({"tables": []}, "no table to write"),
         ({"tables": "modulse"}, "no table modulse"), ({"labels": {"": "x"}}, "must not be empty"),
+        ({"labels": -1}, "must be a mapping of keys to values, not -1"), ({"register": [None]}, "or delta, not None"),
         ({"labels": {"night": "1", "Night": "2"}}, "must differ in more than case: night, Night"),
         ({"labels": {"a": "\udc80"}}, "must be UTF-8"), ({"labels": {"\udc80": "x"}}, "must be UTF-8"),
         ({"partition_by": "a"}, "no such label"), ({"labels": {"size": "1"}, "partition_by": "size"}, "a column has"),

@@ -244,6 +244,8 @@ def _table_names(tables: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def _label_pairs(labels: Mapping[str, str] | None) -> dict[str, str]:
+    if not isinstance(labels or {}, Mapping):
+        raise UsageError(f"labels must be a mapping of keys to values, not {labels!r}")
     pairs = {str(key): str(value) for key, value in (labels or {}).items()}
     if invalid := [text for text in (*pairs, *pairs.values()) if text != utf8(text)]:
         raise UsageError(f"a label must be UTF-8: {utf8(invalid[0])}")

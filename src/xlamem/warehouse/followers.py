@@ -54,7 +54,7 @@ class Target:
     @classmethod
     def parse(cls, text: str) -> Target:
         """Return the target of ``iceberg``, ``iceberg:CATALOG.NAMESPACE`` or ``delta``."""
-        name, colon, place = text.partition(":")
+        name, colon, place = str(text).partition(":")
         if name not in FORMATS or (colon and (name != "iceberg" or not all(place.partition(".")))):
             raise UsageError(f"a dataset is registered as iceberg, iceberg:CATALOG.NAMESPACE or delta, not {text!r}")
         return cls(name, place)
