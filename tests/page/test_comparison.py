@@ -204,7 +204,8 @@ def test_edits_are_those_that_the_terminal_ranks() -> None:
 def test_the_model_is_as_the_schema_says(pair: Pair) -> None:
     schema = json.loads(resources.files("xlamem.page").joinpath("report.schema.json").read_text("utf-8"))
     _, model = compared_sides(pair)
-    jsonschema.validate(as_json(model), {"$ref": "#/$defs/Difference", "$defs": schema["$defs"]})
+    validator = jsonschema.Draft202012Validator({"$ref": "#/$defs/Difference", "$defs": schema["$defs"]})
+    assert [error.message for error in validator.iter_errors(as_json(model))] == []
 
 
 # -- the longest common order --------------------------------------------------------------------

@@ -316,7 +316,11 @@ def test_a_program_that_cannot_be_built_has_no_page(tmp_path: Path, listing: Lis
 def test_a_program_that_cannot_be_built_has_no_page_in_a_folder(number: int, tmp_path: Path, listing: Listing) -> None:
     """Also one that is built after it is known that the pages do not fit one file."""
     failing = listing.programs[number]
-    programs = [replace(p, read=lambda p=p: (p, p.read())) for p in listing.programs]  # type: ignore[misc]
+
+    def read(program: Any) -> Any:
+        return program, program.read()
+
+    programs = [replace(p, read=partial(read, p)) for p in listing.programs]
     found = Listing(programs, [Failed("x", "bad")])
 
     def broken(pair: Any) -> dict[str, Any]:

@@ -183,7 +183,7 @@ def test_the_last_use_of_a_buffer(script: Script) -> None:
     assert called(script, data, *(("lastUse", row) for row in range(3))) == [{"instruction": 6, "step": 4}, None, None]
 
 
-# -- what is said of them ------------------------------------------------------------------------
+# -- texts of the page ---------------------------------------------------------------------------
 
 
 def test_words_about_buffers(script: Script) -> None:

@@ -406,7 +406,8 @@ def test_bands_of_phases(monkeypatch: pytest.MonkeyPatch) -> None:
     moves = np.array([0, 1, 0, 1, 0, 0, 0, 0, 0, 0], bool)
     monkeypatch.setattr(spaces_model, "step_phases", lambda p: phase)
     monkeypatch.setattr(spaces_model, "_moving_steps", lambda p: moves)
-    bands = phase_bands(SimpleNamespace())  # type: ignore[arg-type]
+    program: Any = SimpleNamespace()
+    bands = phase_bands(program)
     found = zip(bands.phase.tolist(), bands.first_step.tolist(), bands.last_step.tolist(), strict=True)
     assert [*found] == [(0, 0, 2), (1, 3, 4), (2, 5, 7), (3, 9, 9)]
 

@@ -246,7 +246,8 @@ def test_where_the_peak_is(step: int, words: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(verdict_model, "_in_account", lambda p, i: i < 2)
     phases = Phases([*PHASES], np.array([0, 1]), np.array([0, 4]), np.array([3, 5]))
     where = f"{words}, in layers_3 (m.py:7)"
-    assert verdict_model._where(None, step, phases) == where  # type: ignore[arg-type]
+    program: Any = None
+    assert verdict_model._where(program, step, phases) == where
     for names, memory in ((("hbm", "hbm", "vmem"), "hbm"), (("hbm", "vmem", "hbm"), "device memory")):
         p: Any = SimpleNamespace(spaces=[SimpleNamespace(name=name) for name in names], steps=9)
         found = replace(account(("temporaries", 2048, True)), step=step)

@@ -18,13 +18,12 @@ from ..compute.op_names import PHASES
 from ..compute.origins import ORIGINS
 from ..compute.program import Program
 from ..compute.removal import saved_by_chain
+from ..compute.selection import MAIN_SPACES
 from ..parse.arrays import order_by, stable_order
 from .model import Aliases, Allocations, Buffers, Instructions, Scopes, Uses
 from .scopes_model import scope_tree
 from .texts import Encoded, compacted, joined, numbered
 
-MAIN_MEMORY = 0
-"""Color of the device's main memory, on every platform."""
 COMPUTED = TEMP, TEMP_IN_OUTPUT, LIVE_OUT
 """Categories of buffers that may be arranged by function."""
 
@@ -90,9 +89,10 @@ def _ranges(p: Program) -> tuple[Ints, Ints]:
 
 def _functions(p: Program, values: Ints) -> Encoded | None:
     """Return the functions of temporaries and outputs if they tell more than scopes at the peak of the main memory."""
-    if p.steps is None or MAIN_MEMORY not in {s.color for s in p.spaces}:
+    main = next((s.name for s in p.spaces if s.name in MAIN_SPACES), None)
+    if p.steps is None or main is None:
         return None
-    if not have_functions_only(live_set_of(p, None, MAIN_MEMORY, ["category", "op_name", "bytes", FUNCTION])):
+    if not have_functions_only(live_set_of(p, None, main, ["category", "op_name", "bytes", FUNCTION])):
         return None
     codes, texts = compacted(functions(p, values))
     return np.where(np.isin(p.categories_of(values), COMPUTED), codes, -1), texts
