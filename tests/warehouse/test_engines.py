@@ -130,6 +130,22 @@ def test_workers_are_configured(monkeypatch: pytest.MonkeyPatch) -> None:
         assert pool.submit(worker_state).result() == (False, callbacks, "1")
 
 
+def blocked_signals() -> set[int]:
+    import signal
+
+    return set(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
+def test_interrupts_do_not_reach_workers() -> None:
+    """Not even while they start: Ctrl-C in a terminal is sent to them too, and they would print a traceback."""
+    before = blocked_signals()
+    with processes.local(1) as pool:
+        pool.start(1)
+        assert signal.SIGINT in pool.submit(blocked_signals).result()
+        assert blocked_signals() == before
+
+
 def stop_while_sending(flag: Path | None) -> bytes:
     """In a worker: begin to send a result, and then die, or write a file and wait."""
     from multiprocessing.connection import Connection

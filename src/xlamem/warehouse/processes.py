@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..errors import UsageError
 from .cores import Cores, new_numbers
 from .pool import InProcessExecutor, Pool, default_workers
-from .worker_setup import start_worker
+from .worker_setup import interrupts_blocked, start_worker
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -68,7 +68,8 @@ class _Processes:
         self.pool.cores, cores = Cores(*shared), Cores(*shared)
         self.executor = ProcessPoolExecutor(size, mp_context=context, initializer=start_worker, initargs=(cores,))
         self.pool.executor = self.executor
-        self.starting = [self.pool.submit(os.getpid) for _ in range(self.pool.size)]
+        with interrupts_blocked():
+            self.starting = [self.pool.submit(os.getpid) for _ in range(self.pool.size)]
         threading.Thread(target=_watch, args=(self.executor,), daemon=True).start()
 
     def restart(self) -> None:

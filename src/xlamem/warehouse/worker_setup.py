@@ -8,6 +8,8 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from .cores import Cores
@@ -25,6 +27,22 @@ def start_worker(cores: Cores) -> None:
     gc.disable()
     if sys.platform == "linux":
         gc.callbacks.append(_trim_heap)
+
+
+@contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """Start processes in this block, so that Ctrl-C does not end them before `start_worker` ignores it.
+
+    A new process inherits the signals that are blocked. The calling process handles Ctrl-C after the block.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _exit_with_parent() -> None:
