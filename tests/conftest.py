@@ -43,8 +43,13 @@ def pytest_unconfigure() -> None:
 
 
 def every(n: int, values: Iterable[Any]) -> list[Any]:
-    """Parameters of which all but each n-th are marked as slow."""
-    return [pytest.param(value, marks=[pytest.mark.slow] if i % n else []) for i, value in enumerate(values)]
+    """Values of a parameter, of which all but each n-th are marked as slow."""
+    return every_row(n, ((value,) for value in values))
+
+
+def every_row(n: int, rows: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Values of several parameters, of which all but each n-th are marked as slow."""
+    return [pytest.param(*row, marks=[pytest.mark.slow] if i % n else []) for i, row in enumerate(rows)]
 
 
 def in_corpus(value: Any) -> bool:

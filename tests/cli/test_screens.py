@@ -52,7 +52,7 @@ def size_of(line: str) -> float:
 
 
 @pytest.mark.parametrize("verb", ["peak", "peak --device v5e --resident 1GiB", "explain"])
-@pytest.mark.parametrize("source", EVERY, ids=label)
+@pytest.mark.parametrize("source", every(2, EVERY), ids=label)
 def test_a_screen_has_at_most_40_lines(run: Any, source: Source, verb: str) -> None:
     lines = run(*verb.split(), source.members[0].uri).out.splitlines()
     assert 2 <= len(lines) <= HEIGHT

@@ -168,7 +168,7 @@ def assert_both_directions_agree(forth: Diff, back: Diff) -> None:
         assert (row["reserved_b"], row["peak_b"]) == (other["reserved_a"], other["peak_a"])
 
 
-@pytest.mark.parametrize("pair", every(2, stored()), ids=lambda p: p.name)
+@pytest.mark.parametrize("pair", every(3, stored()), ids=lambda p: p.name)
 def test_the_cause_is_named_first(pair: Pair) -> None:
     """And both directions agree."""
     assert_cause_is_named_first(pair, *pair.sides())

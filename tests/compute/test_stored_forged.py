@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from brute import hostile
+from conftest import every, every_row
 from forge import ERAS, forge
 from render import render
 from stored import TESTS, check, described, digest, outcome
@@ -48,13 +49,13 @@ def digests(name: str, results: Results, *folders: Path) -> Results:
         yield f"{name} {key}".strip(), digest(described(value, *folders, TESTS))
 
 
-@pytest.mark.parametrize(("era", "platform"), RELEASES)
+@pytest.mark.parametrize(("era", "platform"), every_row(2, RELEASES))
 def test_of_releases(era: str, platform: Any, tmp_path: Path) -> None:
     forge(7, era=era, platform=platform, values=60, hostile=platform == "gpu").write(tmp_path)
     check(f"compute/forged-{era}-{platform}", digests("", everything(xlamem.read(tmp_path)), tmp_path))
 
 
-@pytest.mark.parametrize("kind", range(len(HOSTILE)))
+@pytest.mark.parametrize("kind", every(2, range(len(HOSTILE))))
 def test_of_layouts_that_no_compiler_makes(kind: int) -> None:
     found: list[tuple[str, Any]] = []
     for seed in range(6):
@@ -63,7 +64,7 @@ def test_of_layouts_that_no_compiler_makes(kind: int) -> None:
     check(f"compute/hostile-{kind}", found)
 
 
-@pytest.mark.parametrize("folder", [DONATION, ADVICE], ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", every(2, [ADVICE, DONATION]), ids=lambda folder: folder.name)
 def test_of_recompiled_programs(folder: Path) -> None:
     found: list[tuple[str, Any]] = []
     for path in sorted(folder.glob("*/*")):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import DUMPS, label
+from conftest import DUMPS, every, label
 from stored import check, outcome
 
 import xlamem
@@ -71,14 +71,14 @@ def questions(dump: xlamem.Dump) -> Results:
         yield f"plan for {percent} %", outcome(compute.plan_advice, dump, total * percent // 100)
 
 
-@pytest.mark.parametrize("source", shipped(), ids=label)
+@pytest.mark.parametrize("source", every(2, shipped()), ids=label)
 def test_of_shipped_dumps(source: Source) -> None:
     dump = xlamem.read(source)
     found = [*tables(dump), *at_other_steps_and_spaces(dump), *views(dump), *questions(dump)]
     check(f"compute/{label(source).replace('/', '-')}", found)
 
 
-@pytest.mark.parametrize("path", MORE, ids=lambda path: str(path.relative_to(DATA)))
+@pytest.mark.parametrize("path", every(2, MORE), ids=lambda path: str(path.relative_to(DATA)))
 def test_of_programs_with_layers(path: Path) -> None:
     dump = xlamem.read(path)
     name = str(path.relative_to(DATA)).replace("/", "-")

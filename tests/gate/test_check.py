@@ -38,7 +38,7 @@ HARMLESS = ("none", "names", "scan_unrolled")
 # -- real edits
 
 
-@pytest.mark.parametrize("name", every(2, (p.name for p in stored() if p.cause in GROWN)))
+@pytest.mark.parametrize("name", every(3, (p.name for p in stored() if p.cause in GROWN)))
 def test_growth_is_red(name: str, tmp_path: Path) -> None:
     """Against the file and against the dumps, with a cause and a line of the model."""
     a, b = pair(name).unpack(tmp_path)
@@ -57,7 +57,7 @@ def test_growth_is_red(name: str, tmp_path: Path) -> None:
         assert_valid(result)
 
 
-@pytest.mark.parametrize("name", [p.name for p in stored() if p.cause in HARMLESS])
+@pytest.mark.parametrize("name", every(2, (p.name for p in stored() if p.cause in HARMLESS)))
 def test_harmless_edits_are_green(name: str, tmp_path: Path) -> None:
     a, b = pair(name).unpack(tmp_path)
     base = blessed(a, tmp_path / "base.json")
@@ -129,7 +129,7 @@ def _with_group(n: int, size: int) -> Entry:
     return Entry("jit_f", "cpu", None, None, size, size, groups=(Group("w", "parameter", size, n),))
 
 
-@pytest.mark.parametrize("name", ["cpu-flag-fusion", "v5e-flag-vmem", "h100-flag-cublas"])
+@pytest.mark.parametrize("name", every(2, ["cpu-flag-fusion", "v5e-flag-vmem", "h100-flag-cublas"]))
 @pytest.mark.parametrize(
     ("policy", "status", "code"), [("fail", "failed", 1), ("warn", "warning", 0), ("bless", "note", 0)]
 )

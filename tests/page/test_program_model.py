@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from attacks import dump, record, value
-from conftest import DUMPS, label, sources
+from conftest import DUMPS, every, label, sources
 from decoding import Json, decoded, instructions, path_of_scope, texts
 from renumber import write
 
@@ -37,7 +37,7 @@ SCHEMA = json.loads(resources.files("xlamem.page").joinpath("report.schema.json"
 COMPUTED = ("temp", "temp_in_output", "live_out")
 """Categories of buffers that may be arranged by function."""
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
-every_dump = pytest.mark.parametrize("source", sources(), ids=label)
+every_dump = pytest.mark.parametrize("source", every(2, sources()), ids=label)
 
 
 @cache

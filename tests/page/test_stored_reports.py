@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import DUMPS, label
+from conftest import DUMPS, every, label
 from pairs import Pair
 from pairs import stored as pairs
 from stored import check
@@ -20,7 +20,7 @@ def shipped() -> list[Source]:
     return [s for s in xlamem.find(DUMPS) if s.bytes_on_disk()]
 
 
-@pytest.mark.parametrize("source", shipped(), ids=label)
+@pytest.mark.parametrize("source", every(2, shipped()), ids=label)
 def test_programs(source: Source, tmp_path: Path) -> None:
     report = xlamem.report(xlamem.read(source), device="v5e")
     found = [*report.as_json()["programs"][0].items()]

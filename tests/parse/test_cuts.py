@@ -74,7 +74,7 @@ def check(data: bytes, role: str, at: int, platform: Any, full: dict[str, list[A
         assert rows == full[name][: len(rows)], name
 
 
-@pytest.mark.parametrize(("source", "role"), targets(5))
+@pytest.mark.parametrize(("source", "role"), targets(8))
 @pytest.mark.parametrize("most", [80, pytest.param(None, marks=pytest.mark.slow)])
 def test_cut(source: Source, role: str, most: int | None) -> None:
     """At the ends of `most` lines or of all, and at other places."""

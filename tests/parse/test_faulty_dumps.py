@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from conftest import every, every_row
 from stored import check, digest, outcome, text_of
 from test_cuts import held
 from test_oom import FITS, GPU, OLD, PREFIXES, TEMPS, VMEM
@@ -113,7 +114,7 @@ def in_pieces(source: Source, wanted: frozenset[str], lanes: Lanes | None = None
     return found
 
 
-@pytest.mark.parametrize("key", DUMPS)
+@pytest.mark.parametrize("key", every(2, DUMPS))
 def test_every_way_says_the_same(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     source, tables = DUMPS[key], frozenset(schema.TABLES)
     expected = rows_of(xlamem.read(source, threads=1, hashes=True, text=True))
@@ -129,8 +130,7 @@ def test_every_way_says_the_same(key: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert in_pieces(source, tables) == expected
 
 
-@pytest.mark.parametrize("table", schema.TABLES)
-@pytest.mark.parametrize("size", [70, 1 << 20])
+@pytest.mark.parametrize(("table", "size"), every_row(3, itertools.product(schema.TABLES, [70, 1 << 20])))
 def test_one_table_and_what_is_said_of_the_dump(table: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     spans_of(size, monkeypatch)
     for key in [*DUMPS][:: 5 if size == 70 else 7]:

@@ -74,7 +74,7 @@ def same(source: Source, tables: Any = None, **options: bool) -> dict[str, pa.Ta
     return found
 
 
-@pytest.mark.parametrize("source", sources(), ids=label)
+@pytest.mark.parametrize("source", every(2, sources()), ids=label)
 def test_every_dump(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     size = sum(m.size or 0 for m in source.members)
     if size > LARGE:
@@ -93,7 +93,7 @@ def test_tiny_spans(span: int, monkeypatch: pytest.MonkeyPatch) -> None:
         same(source, text=True)
 
 
-@pytest.mark.parametrize(("source", "role"), targets(3))
+@pytest.mark.parametrize(("source", "role"), targets(6))
 def test_cut(source: Source, role: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that end anywhere, alone and among their siblings."""
     members = texts(source)

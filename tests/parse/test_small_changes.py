@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, product
 from typing import Any, TypeVar
 
 import pytest
+from conftest import every_row
 from stored import check, described, digest, outcome
 from test_cuts import held
 from test_rare_texts import USED, record
@@ -252,8 +253,9 @@ def some_of(variants: Sequence[T], place: int) -> list[T]:
     return [variants[(2 * place + k + place // len(variants)) % len(variants)] for k in range(2)]
 
 
-@pytest.mark.parametrize("kind", TEXTS)
-@pytest.mark.parametrize("changes", [with_other_numbers, with_other_words, with_other_lines])
+@pytest.mark.parametrize(
+    ("kind", "changes"), every_row(4, product(TEXTS, [with_other_numbers, with_other_words, with_other_lines]))
+)
 def test_what_is_said_of_small_changes(kind: str, changes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (text,) = TEXTS[kind].values()
     ways = chain.from_iterable(iter(lambda: WAYS, None))

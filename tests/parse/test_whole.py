@@ -9,13 +9,13 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 import forge
 import pytest
-from conftest import DUMPS, every, label, texts
+from conftest import DUMPS, every_row, label, texts
 from test_cuts import held
 
 import xlamem
@@ -35,8 +35,7 @@ def same(a: xlamem.Dump, b: xlamem.Dump) -> None:
         assert a[name].equals(b[name]), name
 
 
-@pytest.mark.parametrize("span", every(3, [1, 2, 3, 64, 5, 7, 1000]))
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("span", "threads"), every_row(5, product([1, 2, 3, 64, 5, 7, 1000], [1, 3])))
 def test_tiny_spans(span: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     small = [s for s in SHIPPED if sum(m.size or 0 for m in s.members) < 60_000][:: 1 if span > 5 else 4]
     assert len(small) > 5

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import DUMPS, HERE
+from conftest import DUMPS, HERE, every_row
 from test_convert import contents, convert, state
 from test_engines import FEW, POISON, whole
 
@@ -217,7 +217,9 @@ def test_dask_with_a_worker_that_starts_late(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("lost", "message"), [("workers", "no worker for"), ("scheduler", "does not answer any more")])
+@pytest.mark.parametrize(
+    ("lost", "message"), every_row(2, [("workers", "no worker for"), ("scheduler", "does not answer any more")])
+)
 def test_dask_that_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_batches: None, lost: str, message: str
 ) -> None:

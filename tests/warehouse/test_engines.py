@@ -235,7 +235,7 @@ class FirstAlone(processes.Cores):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals")
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("fails", every(2, [False, True]))
 def test_workers_that_cannot_be_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: Path, fails: bool
 ) -> None:

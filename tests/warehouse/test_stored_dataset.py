@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from conftest import DUMPS, HERE
+from conftest import DUMPS, HERE, every
 from forge import ERAS, forge
 from stored import TESTS, check, outcome, text_of
 from test_convert import broken, convert, state, unreadable
@@ -170,7 +170,7 @@ def test_chosen_tables(dumps: list[Path], tmp_path: Path) -> None:
     check("warehouse/chosen-tables", life.found, tmp_path, dumps[0].parent)
 
 
-@pytest.mark.parametrize("name", ["v1-dataset", "old-dataset"])
+@pytest.mark.parametrize("name", every(2, ["v1-dataset", "old-dataset"]))
 def test_version_1(name: str, tmp_path: Path, dumps: list[Path]) -> None:
     life = Life(tmp_path / "out", dumps[0].parent)
     shutil.copytree(HERE / "data" / name, life.dest)
