@@ -23,10 +23,6 @@ SOURCES = $(shell find src _native -type f ! -name '*.pyc' ! -name '*.so' ! -nam
 SCRIPT = src/xlamem/page/script
 NODE_MODULES = $(SCRIPT)/node_modules/.package-lock.json
 
-# The release flags. With -Wextra, Cython reports C functions that acquire the GIL to check for exceptions.
-CYTHON = $(BIN)/python -m cython -3 -Wextra -X freethreading_compatible=True -X boundscheck=False \
-	-X initializedcheck=False -X wraparound=False -X cdivision=True -I _native
-
 # Quick tests of the native modules, for builds with other options. For all tests: make test-sanitized QUICK=tests
 QUICK = tests/native $(patsubst %,tests/parse/test_%.py,dump checks hlo_body unknown seeds hostile)
 # The tests whose coverage is measured.
@@ -129,10 +125,6 @@ lint: lint-style lint-types
 lint-style: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/ruff check src tests bench docs
 	PATH="$(abspath $(BIN)):$$PATH" cython-lint _native  # runs pycodestyle from PATH
-	mkdir -p build/lint
-	! for m in $(NATIVE); do \
-	  $(CYTHON) --module-name xlamem.$$m _native/$$m.pyx -o build/lint/$$m.c || echo "performance hint: $$m fails"; \
-	done 2>&1 | grep 'performance hint'
 
 lint-types: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/mypy --cache-dir=/dev/null
