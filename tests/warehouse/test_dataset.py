@@ -91,6 +91,8 @@ def test_every_table_is_there_in_its_types(dataset: xlamem.Dataset) -> None:
         assert dataset[table.name].count_rows() == sum(modules[f"n_{table.name}"].to_pylist()), table.name
     with pytest.raises(xlamem.UsageError, match="no table 'nonsense'"):
         dataset["nonsense"]
+    with pytest.raises(xlamem.UsageError, match="no table 0; there are"):
+        list(dataset)
 
 
 def test_only_committed_files_count(folder: str, tmp_path: Path) -> None:

@@ -188,5 +188,5 @@ def _has_ledger(storage: Storage) -> bool:
 def check_name(table: str) -> str:
     """Return the name of a table, or raise UsageError."""
     if table not in schema.WAREHOUSE:
-        raise UsageError(f"no table {table!r}; {similar(table, schema.WAREHOUSE)}")
+        raise UsageError(f"no table {table!r}; {similar([table], schema.WAREHOUSE)}")
     return table
