@@ -226,6 +226,15 @@ def test_peak_in_vmem_with_some_of_the_uses(of_files: bool, make: Callable[..., 
     assert peak_of(xlamem.read(make(text | {"buffer-assignment-values": changed}, stem))) is None
 
 
+@pytest.mark.parametrize(("live", "wanted"), [("s.1{}:2-5", 2048), ("s.1{}:4-5", 1024)])
+def test_peak_in_vmem_of_what_a_loop_uses(live: str, wanted: int, make: Callable[..., Path]) -> None:
+    """It is live until the loop begins, although the loop has the step after its body."""
+    values = [attacks.value(i, f"s.{i}", 1024, 1024 * i, color=1) for i in range(2)]
+    records = [attacks.record(i, f"s.{i}", uses="  s.5, operand 0") for i in range(2)]
+    text = attacks.dump(values, allocations=VMEM, records=records, steps=6, ranges=["s.0{}:0-3", live])
+    assert peak_of(xlamem.read(make(text, "cl_1014260217.after_optimizations"))) == wanted
+
+
 def test_peak_in_vmem_without_uses(make: Callable[..., Path]) -> None:
     values = [attacks.value(0, "s.0", 1024, color=1)]
     text = attacks.dump(values, allocations=VMEM, steps=6, ranges=["s.0{}:0-5"])

@@ -36,8 +36,8 @@ class Agreement(NamedTuple):
 
 
 XPROF = Agreement(546, 546)
-PEAK_MEMORY = Agreement(270, 272)
-TEMP_SIZE = dict(zip(LIBTPU_RELEASES, (Agreement(241, 283), Agreement(144, 144)), strict=True))
+PEAK_MEMORY = Agreement(470, 473)
+TEMP_SIZE = dict(zip(LIBTPU_RELEASES, (Agreement(241, 283), Agreement(364, 364)), strict=True))
 """By releases, of which the first counts unassigned bytes twice."""
 
 
@@ -154,13 +154,14 @@ def _last_uses(p: Program) -> tuple[Ints, Ints]:
     """Return lower and upper bounds of the step of the last use of each value in its live range, -1 for no use.
 
     They differ if it is a conditional, of which only some of the branches may use the value, or if its uses are not
-    known. Slices that a ConcatBitcast joins are not counted at its step: its result has the same bytes.
+    known. A loop uses a value when it begins, where the live range of the value ends, not at its own later step. Slices
+    that a ConcatBitcast joins are not counted at its step: its result has the same bytes.
     """
     start, end = p.ranges
     value, step = use_steps(p)
     last = np.full(len(p.owner), -1, np.int64)
-    within = (step >= start[value]) & (step <= end[value])
-    np.maximum.at(last, value[within], step[within])
+    is_later = step >= start[value]
+    np.maximum.at(last, value[is_later], np.minimum(step, end[value])[is_later])
     codes, targets = p.texts("instructions", "custom_call_target")
     joins = flags_of(matching(targets, "^ConcatBitcast$"), take(codes, p.instruction_row))
     last[np.isin(last, start[joins & (start >= 0)])] -= 1
