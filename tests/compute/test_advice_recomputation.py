@@ -14,6 +14,7 @@ from attacks import value
 
 import xlamem
 from xlamem.compute.advice.activations import FORWARD, NO_PHASE, loop_over
+from xlamem.compute.advice.bounds import moved_at_worst
 from xlamem.compute.advice.layers import LayerActivations
 from xlamem.compute.advice.rematerialization import _chunk, _similar, offloads
 from xlamem.compute.advice.what_if import WhatIf
@@ -919,11 +920,22 @@ def test_less_than_a_twentieth_of_the_peak_may_be_lost_anyway(make: Make) -> Non
     assert row["lower"] == -(24 * hidden[0].size // 20)
 
 
-@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0]])
+def test_temporaries_that_share_bytes_of_an_output_leave_at_least_half_of_them(make: Make) -> None:
+    """Each of both may shrink by half, but not both leave the other half."""
+    hidden = Buffer("h", "f32[64,64]", (2, 6))
+    mates = [Buffer(f"m.{i}", "f32[64,32]", (2, 6), slot_of="out") for i in range(2)]
+    w = WhatIf(program_of(program(make, [hidden, output("out", "f32[64,32]"), *mates])))
+    names = w.p.value_text("instruction", np.arange(4)).to_pylist()
+    for halved, wanted in ((["m.0", "m.1"], 4096), (["m.0"], 4096), ([], 8192)):
+        assert moved_at_worst(w, np.isin(names, halved)) == wanted
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0]])
 def test_of_loops_that_share_memory_the_largest_counts(order: list[int]) -> None:
-    shared = np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]], bool)
+    shared = np.kron(np.eye(2), np.ones((2, 2))).astype(bool)
     loops = [SimpleNamespace(values=np.array([i]), members=shared[i], trips=4, checkpointed=False, loop=i)
              for i in order]  # fmt: skip
-    a: Any = SimpleNamespace(common_scope=lambda _: ("layer_*", 1), p=SimpleNamespace(extent=np.array([10, 30, 20])))
+    p = SimpleNamespace(extent=np.array([10, 30, 20, 15]))
+    a: Any = SimpleNamespace(common_scope=lambda _: ("layer_*", 1), p=p)
     (found,) = _similar(a, loops)  # type: ignore[arg-type]
-    assert (found.n, [s.loop for s in found.parts]) == (3, [1, 2])
+    assert (found.n, [s.loop for s in found.parts]) == (4, [1, 2])

@@ -275,6 +275,18 @@ def test_releases_that_count_unassigned_bytes_twice(
     assert found == {f"jax.temp_size_in_bytes{releases}": size for releases, size in wanted.items()}
 
 
+@pytest.mark.parametrize(
+    ("shape", "wanted"), [("s32[]", 0), ("pred[]", 0), ("(s32[8])", 0), ("s32[1]", 16384), ("u32[]", 16384)]
+)
+def test_the_size_of_temporaries_that_only_control_the_flow(
+    shape: str, wanted: int, make: Callable[..., Path]
+) -> None:
+    members = attacks.dump([attacks.value(0, "a", 4, 0, shape)], size=4)
+    dump = xlamem.read(make(members, "cl_1014260217.after_optimizations"))
+    found = {r["name"]: r["bytes"] for r in xlamem.explain(dump).to_pylist()}
+    assert found["jax.temp_size_in_bytes"] == wanted
+
+
 def totals(*values: int | None) -> dict[str, int | None]:
     return dict(zip((*TOTALS, "peak_memory_in_bytes"), values, strict=True))
 
@@ -282,7 +294,7 @@ def totals(*values: int | None) -> dict[str, int | None]:
 @pytest.mark.parametrize(
     ("frames", "features", "is_later"),
     [([None, None], set(), False), ([None, 3], set(), True), ([3, 4], set(), True), ([], set(), False),
-     ([None], {"page"}, True), ([None], {"peak_c"}, False)],
+     ([None], {"page"}, True), ([None], {"uses_none"}, True), ([None], {"peak_c"}, False)],
 )  # fmt: skip
 def test_what_only_later_releases_print(frames: list[int | None], features: set[str], is_later: bool) -> None:
     """A frame of any instruction will do: those that XLA makes have none."""

@@ -268,9 +268,10 @@ def test_pairs_of_equal_keys() -> None:
 def test_ranks_and_forms() -> None:
     indices = pa.array(["{10}", "{2}", "{}", None, "{2,1}", "{2}"])
     assert _ranks(indices).tolist() == [3, 1, 0, -1, 2, 1]
-    shapes = pa.array(["f32[2,3]{1,0}", "f32[2,3]{0,1}", "s8[6]", "(f32[6])", None, "f32[]", f"f32[{10**25}]"])
-    form, elements = _forms(shapes.dictionary_encode())
-    assert elements.tolist() == [6, 6, 6, -1, -1, 1, -1]
+    shapes = ["f32[2,3]{1,0}", "f32[2,3]{0,1}", "s8[6]", "(f32[6])", None, "f32[]", f"f32[{10**25}]", "f32[<=2,3]"]
+    form, elements = _forms(pa.array(shapes).dictionary_encode())
+    assert elements.tolist() == [6, 6, 6, -1, -1, 1, -1, 6]
+    assert form[-1] not in form[:-1].tolist(), "an array of at most two rows"
     assert (form[0] == form[1], form[0] == form[2], form[3], form[4]) == (True, False, -1, -1)
 
 
@@ -345,6 +346,7 @@ def test_which_checks_are_possible() -> None:
         ({"schedule_length": 0}, values | live | matched),
         ({"schedule_length": 3, "n_values": 0}, live),
         ({"features": "values_split"}, values | {"records_differ"}),
+        ({"features": "values_split", "n_values": 0}, set()),
         ({"features": "values_inline"}, values | {"records_differ"}),
         ({"features": "tree"}, values | {"tree_differs"}),
         ({"features": "report_a"}, values | {"report_differs"}),
@@ -662,11 +664,11 @@ def test_temporaries_that_share_bytes(color: int, most: int | None, make: Make) 
 
 def test_contexts_of_asynchronous_calls() -> None:
     """The third element of what they start with is scratch memory: an array in it, not that of another operation."""
-    indices, opcodes = pa.array(["{0}", "{2,0}", "{20}", "{2,13}"]), pa.array(["call-start", "copy-start"])
-    codes, row = np.array([0, 1, 2, 3, 1, -1]), np.array([0, 0, 0, 0, 1, 0])
+    indices, opcodes = pa.array(["{0}", "{2,0}", "{20}", "{2,13}", "{1,2}"]), pa.array(["call-start", "copy-start"])
+    codes, row = np.array([0, 1, 2, 3, 4, 1, -1]), np.array([0, 0, 0, 0, 0, 1, 0])
     columns = {"shape_index": (codes, indices), "opcode": (np.arange(2), opcodes)}
     p: Any = SimpleNamespace(instruction_row=row, texts=lambda _, column: columns[column], once=lambda _, f: f())
-    assert inferred._is_async_context(p).tolist() == [False, True, False, True, False, False]
+    assert inferred._is_async_context(p).tolist() == [False, True, False, True, False, False, False]
 
 
 @pytest.mark.parametrize("sizes", [(16, 64), (64, 16)])
