@@ -138,8 +138,8 @@ def test_phases_of_tensorflow() -> None:
 
 def test_phases_of_tensorflow_1() -> None:
     tape = names("gradients/Relu_grad/ReluGrad", "gradients_1/model/mul_grad/Mul", "gradients/AddN")
-    found = phases(pa.concat_arrays([names("Relu", "model/mul", "Softmax"), tape]))
-    assert found.to_pylist() == ["forward", "forward", None, "backward", "backward", "backward"]
+    found = phases(pa.concat_arrays([names("Relu", "model/mul", "model/Relu", "Softmax"), tape]))
+    assert found.to_pylist() == ["forward", "forward", "forward", None, "backward", "backward", "backward"]
 
 
 def test_folded_layers() -> None:
