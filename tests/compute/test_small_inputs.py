@@ -1011,6 +1011,14 @@ def test_values_weigh_as_much_as_the_result_of_their_instruction() -> None:
     assert xla_peak._instruction_bytes(p).tolist() == [24, 24, 4, 16, 28]
 
 
+def test_what_is_in_use_without_values(make: Callable[..., Path]) -> None:
+    """As in a dump whose values are missing."""
+    allocations = "allocation 0: size 64, parameter 0, shape |f32[16]| at ShapeIndex {}:\n"
+    members = attacks.dump([], allocations=allocations, ranges=["a{}:0-1"])
+    (row,) = xlamem.live_set(xlamem.read(make(members))).to_pylist()
+    assert (row["category"], row["bytes"], row["instruction"]) == ("parameter", 64, None)
+
+
 def test_a_range_that_ends_before_it_starts_weighs_nothing(make: Callable[..., Path]) -> None:
     members = attacks.dump([value(0, "a", 64), value(1, "b", 32, 64)], size=128, ranges=["a{}:1-0", "b{}:2-3"])
     assert xla_peak.xla_rule(xlamem.read(make(members))) == (2, 8)
