@@ -596,7 +596,7 @@ def test_idle_over_the_peak_is_strictly_between(make: Make) -> None:
 def test_names_of_buffers(make: Make) -> None:
     members = attacks.dump([value(0, "a", 64), value(7, "b", 64, 64)], size=128, ranges=["a{}:0-1", "b{}:0-0"])
     dump = xlamem.read(make(members))
-    for name, number in (("a", 0), ("%a", 0), ("b", 7), ("%b", 7), ("7", 7), (7, 7), (0, 0)):
+    for name, number in (("a", 0), ("%a", 0), ("a{}", 0), ("b", 7), ("%b", 7), ("7", 7), (7, 7), (0, 0)):
         assert compute.buffer(dump, name).value["value_id"] == number
     for wrong in ("²", "c", "%", 5, -1):
         with pytest.raises(xlamem.UsageError):
