@@ -404,6 +404,15 @@ def test_sentences_about_problems() -> None:
     assert wording.location(diagnostic("x", file=None, line=None), source) == "dump"
 
 
+@pytest.mark.parametrize(("total", "n_reported", "may_be_cut"), [(8, 0, False), (None, 2, False), (None, 0, True)])
+def test_what_shows_that_a_dump_without_live_ranges_is_whole(
+    total: int | None, n_reported: int, may_be_cut: bool
+) -> None:
+    """A printed total, or a memory-usage report, which has some."""
+    text = wording.without_live_ranges({"total_bytes": total, "n_printed_report": n_reported})
+    assert ("it may have been cut" in text) == may_be_cut
+
+
 def test_how_many_dumps_have_a_problem() -> None:
     """Those that none has are left out."""
     good = {"complete": True, "understood": True, "consistent": True}

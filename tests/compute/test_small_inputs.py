@@ -226,6 +226,15 @@ def test_a_reader_that_is_independent_of_a_writer(
     assert uses._is_independent(source, user, 1, writer, root) is wanted
 
 
+@pytest.mark.parametrize(("start", "wanted"), [((1, 2, 3, -1), True), ((1, 4, 3, -1), False)])
+def test_a_reader_depends_on_another_one_through_what_begins_before_it(start: tuple[int, ...], wanted: bool) -> None:
+    """Instruction 1 is read by 3, and this by 2, a loop of which one result has no live range."""
+    users = np.array([1, 3]), np.array([3, 2])
+    p: Any = SimpleNamespace(once=lambda *_: users, tables={"instructions": pa.table({"x": [0] * 4})},
+                             instruction_row=np.array([1, 3, 2, 2]), ranges=(np.array(start), None))  # fmt: skip
+    assert uses.depend_on_each_other(p, np.array([1, 2])) is wanted
+
+
 def test_no_reader_is_independent_without_a_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.array([0, 0])
     monkeypatch.setattr(uses, "uses_of", lambda p: (rows, rows + 1, rows, rows))
