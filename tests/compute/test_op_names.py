@@ -30,6 +30,7 @@ def names(*texts: str) -> pa.Array:
     ("name", "control", "move"),
     [
         ("jit(train_step)/jvp()/while", True, False),
+        ("jit(f)/while;jit(f)/layer_1/add", True, False),
         ("jit(f)/transpose(jvp(while))/body", True, False),
         ("jit(f)/transpose(jvp(checkpoint))/rematted_computation", True, False),
         ("jit(f)/jit(main)/cond/branch_1_fun", True, False),
