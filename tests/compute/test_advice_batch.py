@@ -591,9 +591,9 @@ def test_half_of_a_buffer_may_fit_into_an_output(memory: int, room: int, counts:
     assert row["upper"] == int(1.25 * (x.size + h.size) / 2) + (room - KIB) * counts
 
 
-@pytest.mark.parametrize("trips", [2, 64])
+@pytest.mark.parametrize("trips", [2, 3])
 def test_what_is_left_of_a_large_buffer_may_move_to_vmem(trips: int, make: Make) -> None:
-    """A rollout of 128 MiB became 64 MiB in VMEM with half the batch. Half of 4 GiB does not fit into VMEM.
+    """A rollout of 128 MiB became 64 MiB in VMEM with half the batch. Half of 192 MiB does not fit into VMEM.
 
     What the arena has for buffers at other steps than the peak may not be needed either.
     """

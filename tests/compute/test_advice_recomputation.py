@@ -727,6 +727,16 @@ def test_a_loop_without_a_phase_has_that_of_its_writer(begin: int, phases: list[
     assert a.phase[:2].tolist() == phases
 
 
+def test_a_loop_without_a_name_is_in_the_pass_of_its_writer(make: Make) -> None:
+    """Its writer alone might have been moved to there by the compiler."""
+    shape = "f32[8,64]"
+    name, more = "jit(f)/transpose(jvp(while))/body/mul", value(9, "while.1{1}", 2048, 0, shape)
+    forward = [Buffer(f"a.{i}", "f32[8]", (i, 9), "jit(f)/jvp()/tanh") for i in (1, 6)]
+    buffers = [Buffer("t", shape, (3, 4), name, more=more), *forward, loop("while.1", 8, "")]
+    a = LayerActivations(WhatIf(program_of(program(make, buffers, ranges=["while.1{1}:4-7"]))))
+    assert np.flatnonzero(a.is_backward).tolist() == [3, 4, 5]
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_when_the_backward_pass_begins(order: int, make: Make) -> None:
     """With its first instruction, whichever op_name is the first of the dump."""
