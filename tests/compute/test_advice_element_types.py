@@ -100,6 +100,7 @@ def test_slices_of_arguments_are_arguments(make: Make) -> None:
     for factor in (["w"], ["s", line("s", "f32", "dynamic-slice(%w, %i, %z)")]):
         name, *lines = factor
         product = line("h", "f32", f"dot(%x, %{name})", f"{FORWARD}/dot_general", 77)
+        assert not promoted(make, *X, V, line("h", "f32", "dot(%v, %w)", f"{FORWARD}/dot_general", 77))
         (row,) = promoted(make, *X, *index, *lines, product, line("e", "f32", "dot(%h, %h)", f"{FORWARD}/dot", 78))
         assert str(row["action"]).startswith("`dot_general` (train.py:77) turns")
 
@@ -159,6 +160,14 @@ def test_what_is_computed_again_is_f32_as_well(make: Make) -> None:
     again = Buffer("r", "f32[64,512]", (1, 8), f"{BACKWARD}/rematted_computation/tanh")
     (model,), (loss,) = (promoted(make, *X, *ADDED, *more, buffers=[*HELD, again]) for more in ([PRODUCT], []))
     assert model["upper"] > again.size / 2 > loss["upper"]
+
+
+def test_only_gradients_shrink_with_what_a_loss_computes_in_f32(make: Make) -> None:
+    gradient, other = (
+        promoted(make, *X, *ADDED, buffers=[*HELD, Buffer("r", "f32[64,64]", (1, 8), f"{path}/tanh")])[0]["upper"]
+        for path in (BACKWARD, FORWARD)
+    )
+    assert gradient > other
 
 
 def test_lines_that_follow_from_a_promotion_are_not_named(make: Make) -> None:

@@ -197,15 +197,17 @@ def test_logits_that_the_compiler_computes_again(clones: tuple[str, str], n: int
 def test_a_large_product_after_the_logits(make: Make) -> None:
     """Only heads that are small beside the logits may follow them."""
     head = Buffer("dot.3", "f32[8,64,64]", (3, 4), FORWARD)
-    assert len(loss_advice(make, LOGITS, SOFTMAX, head)) == 1
+    assert len(loss_advice(make, LOGITS, SOFTMAX, head, head._replace(name="dot.4"))) == 1
     assert loss_advice(make, LOGITS, SOFTMAX, head._replace(shape="f32[8,64,128]")) == []
 
 
-@pytest.mark.parametrize(("start", "n"), [(1, 1), (3, 0), (5, 0)])
-def test_what_the_forward_pass_computes_between_the_logits_and_the_loss(start: int, n: int, make: Make) -> None:
-    """Logits are the last large arrays, from the first one of their dimensions on."""
+@pytest.mark.parametrize(("start", "opcode", "n"), [(1, "add", 1), (3, "add", 0), (3, "copy", 1), (5, "add", 0)])
+def test_what_the_forward_pass_computes_between_the_logits_and_the_loss(
+    start: int, opcode: str, n: int, make: Make
+) -> None:
+    """Logits are the last large arrays, from the first one of their dimensions on. Copies compute nothing."""
     loss = Buffer("log.1", LOGITS.shape, (4, 6), "jit(f)/jvp()/log")
-    other = Buffer("tanh.1", "f32[8,64,2048]", (start, 6), "jit(f)/jvp()/tanh")
+    other = Buffer("tanh.1", "f32[8,64,2048]", (start, 6), "jit(f)/jvp()/tanh", f"{opcode}(%x)")
     assert len(loss_advice(make, LOGITS, loss, other, SOFTMAX._replace(live=(6, 7)))) == n
 
 

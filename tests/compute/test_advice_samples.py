@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
 import pytest
 from advice_programs import Buffer, Make, Row, advice, argument, output, program
+
+from xlamem.compute.advice import sample_gradients
 
 PER_SAMPLE = "jit(f)/vmap(transpose(jvp()))"
 X = argument("x", "f32[16,64]", 0)
@@ -44,6 +51,19 @@ def test_gradients_of_samples(make: Make) -> None:
 def test_what_is_a_gradient_of_a_sample(shape: str, op_name: str, n: int, make: Make) -> None:
     """It has the dimensions of what is updated and of the samples. Activations of 32 positions may have them, too."""
     assert len(chunks(make, X, W, H, G._replace(shape=shape, op_name=op_name))) == n
+
+
+def test_the_argument_whose_chunks_save_most_for_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounds = [(1, 9), (3, 4), (3, 5), (2, 7)]
+    monkeypatch.setattr(sample_gradients, "batches_of", lambda a: bounds)
+    monkeypatch.setattr(
+        sample_gradients, "_in_chunks", lambda a, batch, computed: [SimpleNamespace(lower=batch[0], upper=batch[1])]
+    )
+    a: Any = SimpleNamespace(
+        op_names=pa.array([f"{PER_SAMPLE}/mul"]), op_codes=np.zeros(1, np.int64), w=SimpleNamespace(in_arena=True)
+    )
+    (found,) = sample_gradients.gradients_of_samples(a)
+    assert (found.lower, found.upper) == (3, 5)
 
 
 def test_gradients_of_samples_without_temporaries(make: Make) -> None:

@@ -348,6 +348,16 @@ def test_a_matrix_that_is_printed_as_replicated(of_embedding: str, of_others: st
         assert f"along the dimension of 64 over {n} devices, as most of `params` is" in rows[0]["action"]
 
 
+@pytest.mark.parametrize(("by_two", "n"), [("f32[16,60]", 0), ("f32[16,16]", 1)])
+def test_most_of_an_argument_is_sharded_over_as_many_devices(by_two: str, n: int, make: Make) -> None:
+    shards = {"f32[64,16]": "{replicated}", "f32[16,32]": "{devices=[1,4]<=[4]}",
+              by_two: "{devices=[1,2,2]<=[4] last_tile_dim_replicate}"}  # fmt: skip
+    arrays = [argument(f"params['{i}']", shape, i) for i, shape in enumerate(shards)]
+    printed = zip(arrays, shards.values(), strict=True)
+    found = shardings(make, QUARTERS, *(a._replace(instruction=f"{a.instruction}, sharding={s}") for a, s in printed))
+    assert len(found) == n
+
+
 @pytest.mark.parametrize(
     ("shape", "others", "dimension"),
     [("f32[63,16]", "f32[16,256]", 16), ("f32[64,16]", "f32[16,48]", 64), ("f32[64,16]", "f32[16,12]", None)],
@@ -421,6 +431,11 @@ def test_as_many_devices_exchange_data(groups: str, n: int, make: Make) -> None:
 
 def test_a_result_of_a_loop_is_a_part_of_one_argument(make: Make) -> None:
     (row,) = shardings(make, BY_FOUR, *CACHES, RESULTS[0])
+    assert row["n_buffers"] == 1
+
+
+def test_an_argument_that_an_output_replaces_is_no_part_of_a_result(make: Make) -> None:
+    (row,) = shardings(make, BY_FOUR, *CACHES, *RESULTS, output("new", CACHES[0].shape))
     assert row["n_buffers"] == 1
 
 

@@ -12,6 +12,7 @@ import pytest
 from conftest import DUMPS, every
 
 import xlamem
+from xlamem.compute import in_use
 from xlamem.compute.one_buffer import LISTED, N_SUGGESTED, calls_to
 
 ALL = sorted(path.name for path in DUMPS.iterdir() if path.is_dir())
@@ -89,12 +90,17 @@ def test_a_value_without_bytes_shares_none(make: Callable[..., Path]) -> None:
     assert xlamem.buffer(dump, "none").mates == xlamem.buffer(dump, "big").mates == []
 
 
-def test_where_the_peak_is_without_a_buffer(make: Callable[..., Path]) -> None:
-    """As much may be in use at another step."""
+@pytest.mark.parametrize("cells", [in_use.MAX_CELLS, 1])
+def test_where_the_peak_is_without_a_buffer(
+    cells: int, make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As much may be in use at another step. Long programs keep only the steps at which something changes."""
+    monkeypatch.setattr(in_use, "MAX_CELLS", cells)
     values = [attacks.value(1, "first", 512), attacks.value(2, "second", 448), attacks.value(3, "third", 448)]
-    dump = xlamem.read(make(attacks.dump(values, ranges=["first{}:0-1", "second{}:3-4", "third{}:5-6"])))
+    ranges = ["first{}:0-1", "second{}:5-6", "third{}:7-8"]
+    dump = xlamem.read(make(attacks.dump(values, ranges=ranges, steps=12)))
     first, second = (xlamem.buffer(dump, name) for name in ("first", "second"))
-    assert (first.peak_step, first.saving, first.peak_step_without) == (0, 64, 3)
+    assert (first.peak_step, first.saving, first.peak_step_without) == (0, 64, 5)
     assert (second.peak_step, second.saving, second.peak_step_without) == (0, 0, 0)
 
 
@@ -173,23 +179,23 @@ def test_an_output_occupies_its_memory_before_it_is_live(label: str, wanted: str
 
 @pytest.mark.parametrize(
     ("label", "wanted", "namesakes"),
-    [("x", "p.0", 0), ("copy of x", "copy.1", 0), ("slice of x", "slice.2", 1), ("convert of x", "p.0", 3)],
+    [("x", "p.0", 0), ("copy of x", "copy.1", 1), ("slice of x", "slice.2", 1), ("convert of x", "p.0", 4)],
 )
 def test_labels_of_what_moves_an_argument(
     label: str, wanted: str, namesakes: int, make: Callable[..., Path]
 ) -> None:
-    """If no buffer is related to the name in this way, all of this name are meant."""
+    """A fusion may copy it as well. If no buffer is related to the name in this way, all of this name are meant."""
     own = f"allocation 1: size 64, parameter 0, shape |f32[16]| at ShapeIndex {{}}:\n{attacks.value(0, 'p.0', 64)}"
-    moves = ["copy.1", "slice.2", "slice.3"]
+    moves = ["copy.1", "slice.2", "slice.3", "wrapped_copy"]
     temps = [attacks.value(i, name, 32 >> i, 64 * i) for i, name in enumerate(moves, 1)]
-    records = [attacks.record(0, "p.0", 'f32[16] parameter(0), metadata={op_name="x"}', uses="  copy.1, operand 0")]
+    named = 'metadata={op_name="x"}'
+    uses = "\n".join(f"  {m}, operand 0" for m in moves)
+    records = [attacks.record(0, "p.0", f"f32[16] parameter(0), {named}", uses=uses)]
     records += [
-        attacks.record(i, name, f'f32[2] {name.partition(".")[0]}(%p.0), metadata={{op_name="x"}}')
-        for i, name in enumerate(moves, 1)
+        attacks.record(i, name, f"f32[2] {name.partition('.')[0]}(%p.0), {named}")
+        for i, name in enumerate(moves[:3], 1)
     ]
-    records[0] = attacks.record(
-        0, "p.0", 'f32[16] parameter(0), metadata={op_name="x"}', uses="\n".join(f"  {m}, operand 0" for m in moves)
-    )
+    records.append(attacks.record(4, "wrapped_copy", "f32[2] fusion(%p.0), kind=kLoop, calls=%c"))
     ranges = ["p.0{}:0-3", *(f"{name}{{}}:1-3" for name in moves)]
     dump = xlamem.read(make(attacks.dump(["".join(temps), own], records=records, ranges=ranges)))
     found = xlamem.buffer(dump, label)
@@ -236,6 +242,15 @@ def test_hints_for_names_that_no_buffer_has(name: str, hint: str) -> None:
     with pytest.raises(xlamem.UsageError) as error:
         xlamem.buffer(dump, name)
     assert str(error.value) == f"no buffer {name!r} in {dump.name}; {hint}"
+
+
+def test_an_index_of_a_position_is_the_whole_index(make: Callable[..., Path]) -> None:
+    values = [attacks.value(0, "a", 8), attacks.value(1, "b", 64, 64)]
+    records = [attacks.record(i, name, positions=f"  {name}\n  while.1 {index}") for i, name, index in
+               ((0, "a", "{2}"), (1, "b", "{24}"))]  # fmt: skip
+    dump = xlamem.read(make(attacks.dump(values, records=records)))
+    found = {name: xlamem.buffer(dump, name).value["instruction"] for name in ("while.1", "while.1{2}", "while.1{24}")}
+    assert found == {"while.1": "b", "while.1{2}": "a", "while.1{24}": "b"}
 
 
 def test_names_that_contain_a_text_are_suggested(make: Callable[..., Path]) -> None:

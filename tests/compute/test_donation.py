@@ -9,7 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import attacks
 import pytest
+from attacks import value
 
 import xlamem
 
@@ -131,6 +133,16 @@ def test_one_output() -> None:
     table += " value: <1 y{} @0> (size=64,offset=0): (f32[1]{0})\n\nTotal bytes used: 128\n"
     (row,) = xlamem.donation(xlamem.read(table.encode())).to_pylist()
     assert not row["candidate"]
+
+
+def test_the_memory_of_an_output_is_that_of_one_parameter(make: Callable[..., Path]) -> None:
+    """Though two values in it are live until the end."""
+    texts = [f"allocation {i}: size 64, parameter {i}, shape |f32[16]| at ShapeIndex {{}}:\n" for i in range(2)]
+    texts = [text + value(i, f"p.{i}", 64, 0, "f32[16]") for i, text in enumerate(texts)]
+    texts += ["allocation 2: size 64, maybe-live-out:\n", *(value(2 + i, "ab"[i], 64, 0, "f32[16]") for i in range(2))]
+    ranges = ["p.0{}:0-4", "p.1{}:0-4", "a{}:2-4", "b{}:3-4"]
+    dump = xlamem.read(make(attacks.dump([], allocations="".join(texts), ranges=ranges)))
+    assert xlamem.donation(dump)["candidate_instruction"].to_pylist() == ["a", None]
 
 
 @pytest.mark.parametrize(

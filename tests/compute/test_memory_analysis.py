@@ -102,7 +102,7 @@ def test_by_hand(make: Callable[..., Path]) -> None:
     nothing = dict.fromkeys(PARTS[4:], 0)
     on_host = nothing | {"host_argument_size_in_bytes": 30, "host_temp_size_in_bytes": 60}
     for suffix, text, wanted in (
-        ("cpu_after_optimizations", device, {**nothing, "temp_size_in_bytes": 1000, **totals(None, None, 316)}),
+        ("cpu_after_optimizations", device + host, {**on_host, "temp_size_in_bytes": 1000, **totals(None, None, 316)}),
         ("sm_9.0a_gpu_after_optimizations", device + host, {**on_host, "temp_size_in_bytes": 1000}),
         ("cl_1.after_optimizations", device + host, {**on_host, "temp_size_in_bytes": None, **totals(1356, 356, None)}),
         ("cl_1014260217.after_optimizations", device + host, {**on_host, **totals(1316, 316, None)}),  # libtpu 0.0.52
@@ -235,10 +235,23 @@ def test_peak_in_vmem_of_what_a_loop_uses(live: str, wanted: int, make: Callable
     assert peak_of(xlamem.read(make(text, "cl_1014260217.after_optimizations"))) == wanted
 
 
-def test_peak_in_vmem_without_uses(make: Callable[..., Path]) -> None:
-    values = [attacks.value(0, "s.0", 1024, color=1)]
-    text = attacks.dump(values, allocations=VMEM, steps=6, ranges=["s.0{}:0-5"])
-    assert peak_of(xlamem.read(make(text, "cl_1014260217.after_optimizations"))) is None
+@pytest.mark.parametrize(("size", "wanted"), [(1023, None), (1024, 1024)])
+def test_peak_in_vmem_without_uses(size: int, wanted: int | None, make: Callable[..., Path]) -> None:
+    """It does not matter if as much is in use in HBM."""
+    values = [attacks.value(0, "s.0", 1024, color=1), f"allocation 1: size {size}, preallocated-temp:\n"]
+    values.append(attacks.value(1, "s.1", size))
+    text = attacks.dump(values, allocations=VMEM, steps=6, ranges=["s.0{}:0-5", "s.1{}:0-5"])
+    assert peak_of(xlamem.read(make(text, "cl_1014260217.after_optimizations"))) == wanted
+
+
+def test_peak_in_vmem_of_what_a_conditional_may_use(make: Callable[..., Path]) -> None:
+    """It is live when it is defined in any case."""
+    hbm = "allocation 1: size 512, preallocated-temp:\n" + attacks.value(1, "s.4", 512)
+    records = [attacks.record(0, "s.0", uses="  s.4, operand 1")]
+    records.append(attacks.record(1, "s.4", "f32[128] conditional(%p, %a)"))
+    values = [attacks.value(0, "s.0", 1024, color=1), hbm]
+    text = attacks.dump(values, allocations=VMEM, records=records, steps=6, ranges=["s.0{}:0-5", "s.4{}:4-5"])
+    assert peak_of(xlamem.read(make(text, "cl_1014260217.after_optimizations"))) == 1024
 
 
 @pytest.mark.parametrize(
@@ -284,6 +297,18 @@ def test_releases_that_count_unassigned_bytes_twice(
     assert found == {f"jax.temp_size_in_bytes{releases}": size for releases, size in wanted.items()}
 
 
+@pytest.mark.parametrize(
+    ("shape", "wanted"), [("s32[]", 0), ("pred[]", 0), ("(s32[8])", 0), ("s32[1]", 16384), ("u32[]", 16384)]
+)
+def test_the_size_of_temporaries_that_only_control_the_flow(
+    shape: str, wanted: int, make: Callable[..., Path]
+) -> None:
+    members = attacks.dump([attacks.value(0, "a", 4, 0, shape)], size=4)
+    dump = xlamem.read(make(members, "cl_1014260217.after_optimizations"))
+    found = {r["name"]: r["bytes"] for r in xlamem.explain(dump).to_pylist()}
+    assert found["jax.temp_size_in_bytes"] == wanted
+
+
 def totals(*values: int | None) -> dict[str, int | None]:
     return dict(zip((*TOTALS, "peak_memory_in_bytes"), values, strict=True))
 
@@ -291,7 +316,7 @@ def totals(*values: int | None) -> dict[str, int | None]:
 @pytest.mark.parametrize(
     ("frames", "features", "is_later"),
     [([None, None], set(), False), ([None, 3], set(), True), ([3, 4], set(), True), ([], set(), False),
-     ([None], {"page"}, True), ([None], {"peak_c"}, False)],
+     ([None], {"page"}, True), ([None], {"uses_none"}, True), ([None], {"peak_c"}, False)],
 )  # fmt: skip
 def test_what_only_later_releases_print(frames: list[int | None], features: set[str], is_later: bool) -> None:
     """A frame of any instruction will do: those that XLA makes have none."""

@@ -30,6 +30,7 @@ def names(*texts: str) -> pa.Array:
     ("name", "control", "move"),
     [
         ("jit(train_step)/jvp()/while", True, False),
+        ("jit(f)/while;jit(f)/layer_1/add", True, False),
         ("jit(f)/transpose(jvp(while))/body", True, False),
         ("jit(f)/transpose(jvp(checkpoint))/rematted_computation", True, False),
         ("jit(f)/jit(main)/cond/branch_1_fun", True, False),
@@ -138,8 +139,8 @@ def test_phases_of_tensorflow() -> None:
 
 def test_phases_of_tensorflow_1() -> None:
     tape = names("gradients/Relu_grad/ReluGrad", "gradients_1/model/mul_grad/Mul", "gradients/AddN")
-    found = phases(pa.concat_arrays([names("Relu", "model/mul", "Softmax"), tape]))
-    assert found.to_pylist() == ["forward", "forward", None, "backward", "backward", "backward"]
+    found = phases(pa.concat_arrays([names("Relu", "model/mul", "model/Relu", "Softmax"), tape]))
+    assert found.to_pylist() == ["forward", "forward", "forward", None, "backward", "backward", "backward"]
 
 
 def test_folded_layers() -> None:

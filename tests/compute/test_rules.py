@@ -268,9 +268,10 @@ def test_pairs_of_equal_keys() -> None:
 def test_ranks_and_forms() -> None:
     indices = pa.array(["{10}", "{2}", "{}", None, "{2,1}", "{2}"])
     assert _ranks(indices).tolist() == [3, 1, 0, -1, 2, 1]
-    shapes = pa.array(["f32[2,3]{1,0}", "f32[2,3]{0,1}", "s8[6]", "(f32[6])", None, "f32[]", f"f32[{10**25}]"])
-    form, elements = _forms(shapes.dictionary_encode())
-    assert elements.tolist() == [6, 6, 6, -1, -1, 1, -1]
+    shapes = ["f32[2,3]{1,0}", "f32[2,3]{0,1}", "s8[6]", "(f32[6])", None, "f32[]", f"f32[{10**25}]", "f32[<=2,3]"]
+    form, elements = _forms(pa.array(shapes).dictionary_encode())
+    assert elements.tolist() == [6, 6, 6, -1, -1, 1, -1, 6]
+    assert form[-1] not in form[:-1].tolist(), "an array of at most two rows"
     assert (form[0] == form[1], form[0] == form[2], form[3], form[4]) == (True, False, -1, -1)
 
 
@@ -345,6 +346,7 @@ def test_which_checks_are_possible() -> None:
         ({"schedule_length": 0}, values | live | matched),
         ({"schedule_length": 3, "n_values": 0}, live),
         ({"features": "values_split"}, values | {"records_differ"}),
+        ({"features": "values_split", "n_values": 0}, set()),
         ({"features": "values_inline"}, values | {"records_differ"}),
         ({"features": "tree"}, values | {"tree_differs"}),
         ({"features": "report_a"}, values | {"report_differs"}),
@@ -400,6 +402,15 @@ def test_sentences_about_problems() -> None:
     assert f"other.txt:3 (byte 0): {schema.CODES['tree_differs']}" in both[1]
     assert wording.location(diagnostic("x", file="/d/xy.txt"), source) == "xy.txt:3"
     assert wording.location(diagnostic("x", file=None, line=None), source) == "dump"
+
+
+@pytest.mark.parametrize(("total", "n_reported", "may_be_cut"), [(8, 0, False), (None, 2, False), (None, 0, True)])
+def test_what_shows_that_a_dump_without_live_ranges_is_whole(
+    total: int | None, n_reported: int, may_be_cut: bool
+) -> None:
+    """A printed total, or a memory-usage report, which has some."""
+    text = wording.without_live_ranges({"total_bytes": total, "n_printed_report": n_reported})
+    assert ("it may have been cut" in text) == may_be_cut
 
 
 def test_how_many_dumps_have_a_problem() -> None:
@@ -594,7 +605,7 @@ def test_idle_over_the_peak_is_strictly_between(make: Make) -> None:
 def test_names_of_buffers(make: Make) -> None:
     members = attacks.dump([value(0, "a", 64), value(7, "b", 64, 64)], size=128, ranges=["a{}:0-1", "b{}:0-0"])
     dump = xlamem.read(make(members))
-    for name, number in (("a", 0), ("%a", 0), ("b", 7), ("%b", 7), ("7", 7), (7, 7), (0, 0)):
+    for name, number in (("a", 0), ("%a", 0), ("a{}", 0), ("b", 7), ("%b", 7), ("7", 7), (7, 7), (0, 0)):
         assert compute.buffer(dump, name).value["value_id"] == number
     for wrong in ("²", "c", "%", 5, -1):
         with pytest.raises(xlamem.UsageError):
@@ -662,11 +673,11 @@ def test_temporaries_that_share_bytes(color: int, most: int | None, make: Make) 
 
 def test_contexts_of_asynchronous_calls() -> None:
     """The third element of what they start with is scratch memory: an array in it, not that of another operation."""
-    indices, opcodes = pa.array(["{0}", "{2,0}", "{20}", "{2,13}"]), pa.array(["call-start", "copy-start"])
-    codes, row = np.array([0, 1, 2, 3, 1, -1]), np.array([0, 0, 0, 0, 1, 0])
+    indices, opcodes = pa.array(["{0}", "{2,0}", "{20}", "{2,13}", "{1,2}"]), pa.array(["call-start", "copy-start"])
+    codes, row = np.array([0, 1, 2, 3, 4, 1, -1]), np.array([0, 0, 0, 0, 0, 1, 0])
     columns = {"shape_index": (codes, indices), "opcode": (np.arange(2), opcodes)}
     p: Any = SimpleNamespace(instruction_row=row, texts=lambda _, column: columns[column], once=lambda _, f: f())
-    assert inferred._is_async_context(p).tolist() == [False, True, False, True, False, False]
+    assert inferred._is_async_context(p).tolist() == [False, True, False, True, False, False, False]
 
 
 @pytest.mark.parametrize("sizes", [(16, 64), (64, 16)])

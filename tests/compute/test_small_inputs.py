@@ -226,6 +226,15 @@ def test_a_reader_that_is_independent_of_a_writer(
     assert uses._is_independent(source, user, 1, writer, root) is wanted
 
 
+@pytest.mark.parametrize(("start", "wanted"), [((1, 2, 3, -1), True), ((1, 4, 3, -1), False)])
+def test_a_reader_depends_on_another_one_through_what_begins_before_it(start: tuple[int, ...], wanted: bool) -> None:
+    """Instruction 1 is read by 3, and this by 2, a loop of which one result has no live range."""
+    users = np.array([1, 3]), np.array([3, 2])
+    p: Any = SimpleNamespace(once=lambda *_: users, tables={"instructions": pa.table({"x": [0] * 4})},
+                             instruction_row=np.array([1, 3, 2, 2]), ranges=(np.array(start), None))  # fmt: skip
+    assert uses.depend_on_each_other(p, np.array([1, 2])) is wanted
+
+
 def test_no_reader_is_independent_without_a_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.array([0, 0])
     monkeypatch.setattr(uses, "uses_of", lambda p: (rows, rows + 1, rows, rows))
@@ -684,7 +693,7 @@ def test_what_these_loops_write_slice_by_slice(loops: str, wanted: list[int], ma
     ("compare", "limit", "iterations"),
     [
         ("compare(%i, %n), direction=LT", "constant(6)", 6),
-        ("compare(%i, %n), direction=GT", "constant(6)", None),
+        ("compare(%i, %n), direction=LE", "constant(6)", None),
         ("compare(%i, %i), direction=LT", "constant(6)", None),
         ("compare(%i, %n), direction=LT", "parameter(6)", None),
     ],
@@ -861,7 +870,7 @@ def test_steps_at_which_something_changes(seed: int) -> None:
     for ends in ([b for _, b in ranges], [max(b - 1, a) for a, b in ranges]):
         live = [[i for i, (a, _) in enumerate(ranges) if a <= t <= ends[i]] for t in range(steps)]
         assert {0, *(t for t in range(1, steps) if live[t] != live[t - 1])} <= {*changed.tolist()}
-    wanted = {0, *(t for a, b in ranges for t in (a, max(b, a + 1), b + 1))}
+    wanted = {0, *(t for a, b in ranges for t in (a, b, b + 1))}
     assert changed.tolist() == sorted(t for t in wanted if t < steps)
 
 
@@ -1009,6 +1018,19 @@ def test_values_weigh_as_much_as_the_result_of_their_instruction() -> None:
         tables=tables, instruction_row=np.array([-1, -1, -1, -1, 0]), names=(np.array([0, 0, 1, 2, 3]), None)
     )
     assert xla_peak._instruction_bytes(p).tolist() == [24, 24, 4, 16, 28]
+
+
+def test_what_is_in_use_without_values(make: Callable[..., Path]) -> None:
+    """As in a dump whose values are missing."""
+    allocations = "allocation 0: size 64, parameter 0, shape |f32[16]| at ShapeIndex {}:\n"
+    members = attacks.dump([], allocations=allocations, ranges=["a{}:0-1"])
+    (row,) = xlamem.live_set(xlamem.read(make(members))).to_pylist()
+    assert (row["category"], row["bytes"], row["instruction"]) == ("parameter", 64, None)
+
+
+def test_a_range_that_ends_before_it_starts_weighs_nothing(make: Callable[..., Path]) -> None:
+    members = attacks.dump([value(0, "a", 64), value(1, "b", 32, 64)], size=128, ranges=["a{}:1-0", "b{}:2-3"])
+    assert xla_peak.xla_rule(xlamem.read(make(members))) == (2, 8)
 
 
 def test_a_peak_that_xla_prints_for_a_step_beyond_the_last(make: Callable[..., Path]) -> None:

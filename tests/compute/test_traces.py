@@ -731,6 +731,50 @@ def test_a_stack_of_updated_slices_has_the_name_of_their_argument(
     assert xlamem.buffer(xlamem.read(make(members)), 1).value["op_name"] == wanted
 
 
+def test_a_stack_of_slices_into_which_an_argument_is_written_has_the_name_of_the_larger_one(
+    make: Callable[..., Path],
+) -> None:
+    """As a cache of keys, if the new keys are an argument, too."""
+    shape, carried = "f32[4,8]", "(f32[4,8], f32[4,8], f32[1,1])"
+    body = f"""%body (t: {carried}) -> {carried} {{
+  %t = {carried} parameter(0)
+  %stack = {shape} get-tuple-element(%t), index=0
+  %c = {shape} get-tuple-element(%t), index=1
+  %new = f32[1,1] get-tuple-element(%t), index=2
+  %i = s32[] constant(0)
+  %slice = f32[1,8] dynamic-slice(%c, %i, %i)
+  %updated = f32[1,8] dynamic-update-slice(%slice, %new, %i, %i)
+  %d = {shape} dynamic-update-slice(%stack, %updated, %i, %i)
+  ROOT %r = {carried} tuple(%d, %c, %new)
+}}
+"""
+    arguments = {"cache": shape, "k": "f32[1,1]"}
+    lines = [f'{s} parameter({i}), metadata={{op_name="{a}"}}' for i, (a, s) in enumerate(arguments.items())]
+    loop = f"{carried} while(%t), condition=%c, body=%body"
+    entry = f"""ENTRY %main () -> {carried} {{
+  %cache = {lines[0]}
+  %k = {lines[1]}
+  %zero = f32[] constant(0)
+  %zeros = {shape} broadcast(%zero), dimensions={{}}
+  %t = {carried} tuple(%zeros, %cache, %k)
+  ROOT %l = {loop}
+}}
+"""
+    allocations = "".join(
+        f"allocation {i}: size 128, parameter {i}, shape |{s}| at ShapeIndex {{}}:\n{value(i, a, 4, 0, s)}"
+        for i, (a, s) in enumerate(arguments.items())
+    )
+    members = attacks.dump(
+        [value(2, "l{0}", 128, 0, shape)],
+        allocations=allocations + "allocation 2: size 128, preallocated-temp:\n",
+        records=[*(record(i, *row) for i, row in enumerate(zip(arguments, lines, strict=True))),
+                 record(2, "l{0}", loop, positions="  l {0}")],
+        ranges=["cache{}:0-4", "k{}:0-4", "l{0}:1-3"],
+        hlo=attacks.hlo(body, entry),
+    )  # fmt: skip
+    assert xlamem.buffer(xlamem.read(make(members)), 2).value["op_name"] == "cache"
+
+
 def test_initial_values_that_a_trace_ends_at_name_nothing(make: Callable[..., Path]) -> None:
     """The body writes slices of what the loop reads, which other instructions pass on in a circle."""
     shape, carried = "f32[4,8]", "(f32[4,8], f32[4,8])"

@@ -65,7 +65,7 @@ def donation(dump: DumpLike) -> pa.Table:
     taken = p.category[parameters.allocation] == DONATED
     listed, printed_output = _listed_aliases(p, parameters)
     candidate, output = match.output >= 0, take(outputs.value, match.output)
-    output_of_parameter = row_of(p.owner[outputs.value].astype(np.int64), np.where(taken, parameters.allocation, -1))
+    output_of_parameter = row_of(p.owner[outputs.value].astype(np.int64), parameters.allocation)
     size = p.allocation_size[parameters.allocation]
     columns = {"parameter": parameters.number, "parameter_index": parameters.index}
     row = take(p.instruction_row, parameters.value)

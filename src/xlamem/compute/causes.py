@@ -67,8 +67,7 @@ def xla_causes(p: Layout, group: Ints, peaks: Ints, steps: Ints) -> Iterator[Cau
     The remainder is POINTERS if the peak list has no shape indices, so that each value is weighed with the shape of its
     entire instruction, and DISAGREE otherwise.
     """
-    last = (p.steps or 1) - 1
-    step = np.where(steps >= 0, np.minimum(steps, last), -1)
+    step = np.minimum(steps, (p.steps or 1) - 1)
     rows = live_values(p, step[group])
     charged, _ = charge_values(p, rows)
 

@@ -130,8 +130,7 @@ class HloTrace:
         end = _replace(end, lost, self._follow(rows[lost], elements[lost], _Way(into_updates=True, from_body=False)))
         stacked = np.flatnonzero(end.update >= 0)
         self._name_buffers(end, stacked, rows[stacked], elements[stacked])
-        rest = stacked[~self.is_entry_parameter(end.rows[stacked])]
-        self._name_buffers(end, rest, end.update[rest], np.full(len(rest), -1))
+        self._name_buffers(end, stacked, end.update[stacked], np.full(len(stacked), -1))
         return end
 
     def _name_buffers(self, end: End, traces: Ints, rows: Ints, elements: Ints) -> None:

@@ -89,7 +89,7 @@ def _changes(start: Ints, end: Ints, steps: int) -> Ints:
     """Return 0, and the steps at which a range starts or has just ended, as a closed or half-open range."""
     changed = np.zeros(steps + 2, bool)  # `np.unique` takes a hundred times as long
     changed[0] = True
-    for step in (start, np.maximum(end, start + 1), end + 1):
+    for step in (start, end, end + 1):
         changed[step] = True
     return np.flatnonzero(changed[:steps])
 

@@ -48,7 +48,6 @@ def max_overlap(start: Ints, end: Ints, weight: Ints, delay: int = 0) -> tuple[i
     """
     if not len(start):
         return 0, 0
-    end = np.minimum(end, start.max())  # a range that ends after the last start is not removed before the maximum
     time = np.concatenate([start, end + 1 + delay])
     order = np.argsort(time, kind="stable")
     time, level = time[order], np.cumsum(np.concatenate([weight, -weight])[order])

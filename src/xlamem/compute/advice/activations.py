@@ -89,7 +89,7 @@ class Activations:
         """
         loops = np.flatnonzero(self.has_opcode("while") & (phase == NO_PHASE) & self.w.in_arena)
         start, end = self.p.ranges
-        writers = np.flatnonzero((phase != NO_PHASE) & self.w.in_arena & (end >= 0))
+        writers = np.flatnonzero((phase != NO_PHASE) & (end >= 0))
         steps = (self.p.steps or 1) + 1
         found = row_of(self.slot[writers] * steps + end[writers], self.slot[loops] * steps + start[loops])
         phase[loops[found >= 0]] = phase[writers[found[found >= 0]]]

@@ -73,7 +73,7 @@ def _others_sharded(w: WhatIf, values: Ints, members: Mask, upper: int) -> int:
     saved = w.saved(Change(0, -removed))
     temporaries = min(max(upper, saved) + w.lost_by(only), w.arena_bytes)
     without = Change(-int(p.allocation_size[output].sum()), w.moved_out_of(output) - removed)
-    return temporaries + max(0, w.saved(without) - saved)
+    return temporaries + w.saved(without) - saved
 
 
 def _n_devices(w: WhatIf, values: Ints) -> int:

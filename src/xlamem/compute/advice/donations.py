@@ -113,7 +113,7 @@ def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe
     estimate, best = w.saved(change), w.saved(without_outputs(w, output, _copies(w, output) | _loops(w, output)))
     certain = without_outputs(w, output[safe], _copies(w, output))
     copied = _copied_again(w, value[safe], output[safe])
-    sure = max(0, w.saved(certain) - copied)
+    sure = w.saved(certain) - copied
     margin = int(DONATION_MARGIN * w.peak)
     is_tpu = w.p.tables.platform == "tpu"
     slots = len(output) * (TPU_SLOT if is_tpu else 0)
