@@ -68,6 +68,8 @@ def test_a_comparison_states_what_changed(show: Show, compared: Path, difference
     assert page.locator("#difference .headline").inner_text() == d.verdict
     figures = [python_sign(text) for text in texts(page.locator("#difference .figure"))]
     assert figures == [signed(d.device_total_change), signed(d.peak_change)]
+    assert [d.device_total_change > 0, d.peak_change > 0] == page.locator("#difference .figure").evaluate_all(
+        "figures => figures.map(figure => figure.classList.contains('up'))")  # fmt: skip
     edits = texts(page.locator("#edits .edit-words"))
     assert edits[0].startswith(d.verdict.split(": ", 1)[1].split(" (")[0])
     shown = [text for text in d.edits["text"].to_pylist() if any(edit.startswith(text) for edit in edits)]
