@@ -29,11 +29,12 @@ import { lastUse } from "./data/uses.js";
 import { drawGutter, drawNames } from "./map/map_labels.js";
 import { shade, tonesOf } from "./map/shade.js";
 import { stackOf } from "./map/stack.js";
-import { goToPlateau } from "./parts/actions.js";
+import { centre, goBy, goToPlateau, nextSpace } from "./parts/actions.js";
 import { scaleOf } from "./parts/capacity_bar.js";
 import { exactSize, minusSigns, shortSize, signedSize } from "./parts/format.js";
 import { zoomed } from "./parts/layout.js";
 import { codingOf } from "./parts/palette.js";
+import { select } from "./parts/selection.js";
 import { labelOf, peakNote, whatOf } from "./parts/wording.js";
 import { decimated, envelope } from "./time/decimate.js";
 import { drawBands, drawMarks } from "./time/marks.js";
@@ -84,6 +85,15 @@ const functions = {
     return found;
   },
 };
+/** The state after an action, or what the action returns. */
+for (const [name, action] of Object.entries({ goBy, nextSpace, select })) {
+  functions[name] = (data, state, ...rest) => {
+    const store = { state, set: (change) => void Object.assign(state, change) };
+    action(store, data, ...rest);
+    return state;
+  };
+}
+functions.centre = (state) => centre({ state });
 const plain = (_, value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
 for await (const line of createInterface({ input: process.stdin })) {
   const { data, calls } = JSON.parse(line);
@@ -324,6 +334,20 @@ def test_the_next_plateau(script: Script) -> None:
     assert called(script, data, *(("plateaus", *move) for move in moves)) == [*moves.values()]
 
 
+def test_moves_of_the_selection(script: Script) -> None:
+    """A tenth of few steps is one; a buffer is shown at the nearest step of its life, or at any if it has none."""
+    data = program(2, model={"steps": 10, "spaces": [{}, {}]}, start=[2, -1], end=[5, -1])
+    calls = (
+        ("goBy", {"step": 5, "range": [4, 6]}, 0.1), ("nextSpace", {"space": 0}), ("nextSpace", {"space": 1}),
+        *(("select", {"step": step, "range": [0, 9]}, buffer) for step, buffer in ((9, 0), (0, 0), (3, 0), (7, 1))),
+    )  # fmt: skip
+    step, *spaces = (state for state in called(script, data, *calls))
+    assert (step["step"], [state["space"] for state in spaces[:2]]) == (6, [1, 0])
+    assert [state["step"] for state in spaces[2:]] == [5, 2, 3, 7]
+    states = [{"step": step, "range": [10, 20]} for step in (0, 12, 20)]
+    assert called(script, None, *(("centre", state) for state in states)) == [15, 12, 20]
+
+
 def test_zooming_always_changes_the_range(script: Script) -> None:
     """By a step at least, unless one or all are shown."""
     ranges = [((4, 4), 1.1), ((4, 6), 1.1), ((4, 6), 0.9), ((4, 5), 0.9), ((4, 4), 0.5), ((0, 9), 2)]
@@ -391,8 +415,8 @@ def test_names_of_allocations(script: Script) -> None:
     for table, bottom, top, height in views:
         view = {"bottom": bottom, "top": top, "height": height}
         (found,) = called(script, program(0, allocations=table), ("gutter", view))
-        texts.append([args[0] for _, what, *args in found if what == "fillText"])
-    assert texts == [["params['w']", "outputs"], ["w2", "500 B"], ["parameters"]]
+        texts.append([(args[0], args[2]) for _, what, *args in found if what == "fillText"])
+    assert texts == [[("params['w']", 30), ("outputs", 6.5)], [("w2", 43.5), ("500 B", 56.5)], [("parameters", 10)]]
 
 
 def test_names_of_buffers_are_legible(script: Script) -> None:

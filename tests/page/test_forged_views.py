@@ -183,8 +183,8 @@ def test_the_timeline_of_a_memory_space(draw: Draw) -> None:
     data = made(0, 100, spaces=[{"peak": 1_000_000}, host], model=model, usage=[[999_999] * 100, [500] * 100])
     page = draw("draw", "timelineView", data, {})
     assert page.locator(".status").inner_text() == "Step 0 of 99: 976.56 KiB in use, 1 B below the peak"
-    page.evaluate("() => taken()")
-    page.evaluate("() => set({ space: 1, range: [50, 59] })")
+    assert page.locator(".space canvas").first.evaluate("it => it.getContext('2d').getImageData(60, 10, 1, 1).data[3]")
+    page.evaluate("() => { taken(); set({ space: 1, range: [50, 59] }) }")
     settle(page)
     drawn = [text for text, *_ in page.evaluate("() => taken()")]
     assert [text for text in drawn if text.startswith("available")] == []
@@ -215,6 +215,12 @@ def test_gestures_in_the_timeline(draw: Draw) -> None:
     assert (state(page, "range"), state(page, "step")) == ([40, 60], 0)
     wheel(page, left + 100, y, (-400, 0))
     assert state(page, "range")[0] < 40
+    page.evaluate("() => set({ range: [40, 60] })")
+    page.locator(".u-over").evaluate(TOUCHES)
+    page.evaluate("() => drag()")
+    first, last = state(page, "range")
+    assert first > 40
+    assert last - first == 20
 
 
 # -- the address map -----------------------------------------------------------------------------
@@ -291,22 +297,30 @@ def test_notes_beside_the_pointer(draw: Draw) -> None:
     page.mouse.move(right + 50, y + 20)
     settle(page)
     assert not tooltip.is_visible()
-    page = draw("drawTooltip", 100, 795)
-    _, top, _, bottom = box_of(page.locator(".tooltip"))
+    assert "steps 0 to 99 (100 steps)" in str(tooltip.text_content())
+    page = draw("drawTooltip", 1270, 795)
+    left, top, right, bottom = box_of(page.locator(".tooltip").last)
     assert 700 < top < bottom < 795
+    assert 1100 < left < right < 1270
+
+
+TOUCHES = """area => {
+    Element.prototype.setPointerCapture = () => undefined; // which pointers of scripts do not have
+    const { left, top } = area.getBoundingClientRect();
+    window.touch = (type, pointerId, x) => area.dispatchEvent(new PointerEvent(`pointer${type}`,
+        { pointerId, pointerType: "touch", clientX: left + x, clientY: top + 50, bubbles: true }));
+    window.drag = () => { touch("down", 9, 500); touch("move", 9, 450); touch("move", 9, 300); touch("up", 9, 300) };
+    window.isPrevented = () => !area.dispatchEvent(new WheelEvent("wheel",
+        { deltaY: 100, ctrlKey: true, clientX: left + 400, clientY: top + 50, cancelable: true }));
+}"""
 
 
 def test_fingers_and_the_wheel_on_the_map(draw: Draw) -> None:
     """Fingers zoom; two that touch, and one that is cancelled, do not click."""
     page = draw("draw", "mapView", mapped(), {})
-    page.evaluate("""() => {
-        const frame = document.querySelector(".map-frame");
-        const { left, top } = frame.getBoundingClientRect();
-        window.touch = (type, pointerId, x) => frame.dispatchEvent(new PointerEvent(`pointer${type}`,
-            { pointerId, pointerType: "touch", clientX: left + x, clientY: top + 50, bubbles: true }));
-        window.isPrevented = () => !frame.dispatchEvent(new WheelEvent("wheel",
-            { deltaY: 100, ctrlKey: true, clientX: left + 400, clientY: top + 50, cancelable: true }));
-    }""")
+    page.locator(".map-frame").evaluate(TOUCHES)
+    page.evaluate("() => drag()")
+    assert state(page, "range") == [0, 99]
     page.evaluate("""() => { touch("down", 7, 400); touch("cancel", 7, 400);
         touch("down", 7, 400); touch("down", 8, 500); touch("up", 7, 400); touch("up", 8, 500) }""")
     assert (state(page, "step"), state(page, "buffer")) == (0, -1)
@@ -329,6 +343,44 @@ def test_the_legend_highlights_one_colour(draw: Draw) -> None:
     settle(page)
     assert page.locator(".legend button").count() == 3
     assert pressed.count() == 0
+    assert colors(page, ".legend .swatch") == colors_of(page, "--k-4", "--k-3", "--p-unknown")
+
+
+def colors(page: Page, selector: str) -> list[str]:
+    found: list[str] = page.locator(selector).evaluate_all(
+        "elements => elements.map(element => getComputedStyle(element).backgroundColor)")  # fmt: skip
+    return found
+
+
+def colors_of(page: Page, *variables: str) -> list[str]:
+    """What variables of the theme look like."""
+    page.evaluate("""variables => document.body.append(...variables.map(variable => {
+        const element = Object.assign(document.createElement("div"), { className: "sample" });
+        element.style.backgroundColor = `var(${variable})`;
+        return element;
+    }))""", variables)  # fmt: skip
+    return colors(page, ".sample")
+
+
+def test_the_legend_of_many_layers(draw: Draw) -> None:
+    """One strip, from the first colour of the scale to its last one. The arrow keys move in it."""
+    data = made(14, layerIndex=[*range(14)])
+    page = draw("draw", "mapView", data, {"colorBy": "layer"})
+    swatches = colors(page, ".strip .swatch")
+    assert [swatches[0], swatches[-1]] == colors_of(page, "--layer-1", "--layer-5")
+    buttons = page.locator(".strip button")
+    buttons.first.focus()
+    page.keyboard.press("ArrowRight")
+    assert buttons.nth(1).evaluate("element => element === document.activeElement")
+
+
+def test_names_in_the_zoomed_map_are_where_it_is(draw: Draw) -> None:
+    page = draw("draw", "mapView", mapped(), {})
+    page.evaluate("() => { taken(); set({ range: [50, 59] }) }")
+    settle(page)
+    names = [left for text, left, *_ in page.evaluate("() => taken()") if text.startswith("i")]
+    assert names
+    assert all(left > 76 for left in names)
 
 
 # -- buffers -------------------------------------------------------------------------------------
@@ -355,10 +407,44 @@ def test_the_table_of_buffers_is_ordered_by_names(draw: Draw) -> None:
     assert rows.first.locator(".track .life").evaluate("element => element.style.width") == "10%"
 
 
+def test_keys_and_filters_of_the_table(draw: Draw) -> None:
+    """Keys go on from the selected row in any order; each filter can be removed, and bytes that match are first."""
+    table = {"allocation": [0, 1], "space": [0, 0], "size": [1000, 50], "category": [0, 1],
+             "categoryNames": ["temp", "constant"], "label": ["arena", "fixed"]}  # fmt: skip
+    data = made(
+        40, allocations=table, size=[*range(1, 10), *[9] * 31], offset=[*range(0, 400, 10)], scope=[1] * 40,
+        scopes={"name": ["", "net"], "parent": [-1, 0]}, source=[0] * 40, sourceNames=["/a/b/c.py:7"], saving=[-1] * 40,
+    )  # fmt: skip
+    page = draw("draw", "buffersView", data, {})
+    assert page.get_by_text("always", exact=True).count() == 1
+    assert page.locator(".row .source").nth(1).inner_text() == "c.py:7"
+    page.evaluate("() => set({ buffer: 3 })")
+    settle(page)
+    page.get_by_role("button", name="Name").click()
+    page.locator("[role=grid]").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert state(page, "buffer") == 30  # i3, i30
+    page.keyboard.press("Home")
+    page.keyboard.press("PageDown")
+    page.keyboard.press("Enter")
+    assert state(page, "buffer") not in (0, 1)
+    page.evaluate("() => set({ scope: 1, query: 'i12' })")
+    settle(page)
+    assert page.locator(".summary").inner_text().startswith("1 of 41 buffers, 9 B of 374 B in use at step 0")
+    page.locator(".filter", has_text="i12").click()
+    assert (state(page, "scope"), state(page, "query")) == (1, "")
+
+
 def test_the_detail_of_a_buffer(draw: Draw) -> None:
     """What reads it last keeps it alive; its bar has the peak of its own space; of many uses, 500 are listed."""
     uses = {"begin": [0, 600], "instruction": [0] * 600, "step": [*[4] * 599, 5]}
     spaces = [{"first_step": 1}, {"first_step": 8}]
+    aliases = {"begin": [0, 1], "instruction": [0], "shapeIndex": [0], "indexNames": ["{}"]}
+    kept = made(1, aliases=aliases, end=[9])
+    text = draw("draw", "detailView", kept, {"buffer": 0}).locator(".detail").inner_text()
+    assert "Live to the end" in text
+    assert "{}" not in text
     data = made(1, spaces=spaces, allocations={"space": [1]}, uses=uses, end=[5])
     page = draw("draw", "detailView", data, {"buffer": 0})
     assert "at step 5" in page.locator("dl").inner_text()
@@ -383,6 +469,11 @@ def test_scopes_of_buffers(draw: Draw) -> None:
     page = draw("draw", "scopesView", data, {"buffer": 4, "scope": 1, "step": 0})
     page.evaluate("() => listen()")
     assert page.locator(".block.selected .name").all_inner_texts() == ["x1"]
+    page.evaluate("() => set({ scope: 3 })")
+    settle(page)
+    page.locator(".crumbs button", has_text="x").click()
+    assert state(page, "scope") == 1
+    settle(page)
     phases = page.locator(".block .phases").first.evaluate("element => element.style.backgroundImage")
     assert " 50% 100%" in phases
     page.keyboard.press("Escape")
@@ -433,11 +524,15 @@ def test_a_bill_of_a_page_of_memory(draw: Draw) -> None:
 def test_numbers_that_are_0(draw: Draw) -> None:
     published: Json = {"name": "peak", "memory_space": None, "bytes": 10, "difference": 0, "step": None,
                        "definition": "", "basis": "", "causes": []}  # fmt: skip
-    page = draw("draw", "explainView", made(0, model={"explain": [published]}), {})
+    spaces = [{**published, "memory_space": space} for space in ("hbm", "vmem")]
+    page = draw("draw", "explainView", made(0, model={"explain": [published, *spaces]}), {})
     assert page.locator(".explain-table tbody td").nth(1).inner_text() == "same"
+    opened = page.locator(".opener").evaluate_all("all => all.map(opener => opener.ariaExpanded)")
+    assert opened == ["true", "true", "false"]
     problem = {"severity": "error", "code": "x", "file": "f", "line": None, "offset": 0, "wanted": "y", "excerpt": ""}
     page = draw("draw", "diagnosticsView", made(0, model={"diagnostics": [problem], "n_diagnostics": 1}), {})
     assert page.locator(".diagnostics .muted").inner_text() == "f, byte 0"
+    assert page.get_by_text("1 diagnostic.", exact=True).count() == 1
 
 
 # -- two programs --------------------------------------------------------------------------------
@@ -456,6 +551,8 @@ def test_bars_of_a_waterfall(draw: Draw, a: int, changes: list[int], begins: int
     assert [f"begins at {begins} B" in note for note in notes] == ([True] if begins else [])
     kinds = page.locator("tbody tr").evaluate_all("rows => rows.map(row => row.className)")
     assert kinds == ["total", *("up" if n > 0 else "down" if n < 0 else "same" for n in changes), "total"]
+    ends = [page.locator("tr.total .lead").nth(i).get_attribute("y1") for i in range(2)]
+    assert ends == ["78%", "0"]
     bars = page.locator(".bar > rect").evaluate_all("""bars => bars.map(
         bar => [parseFloat(bar.getAttribute("x")), parseFloat(bar.getAttribute("width"))])""")
     assert all(0 <= x < x + width <= 100 for x, width in bars)
@@ -513,7 +610,9 @@ def test_plots_of_two_timelines(draw: Draw) -> None:
     assert [found[:2] for found in ends] == [[0, 0], [20, 0]]
     assert ends[0][2] < 10
     assert [ends[0][3], *ends[1][2:]] == [20, 20, 20]
-    (label,) = (drawn for drawn in page.evaluate("() => taken()")[-20:] if drawn[0].startswith("peak 50"))
+    texts = page.evaluate("() => taken()")
+    assert all(0 < y < 168 for *_, y in texts)
+    label = next(drawn for drawn in reversed(texts) if drawn[0].startswith("peak 50"))
     assert label[2] < 76 + 712 * 238 / 241
 
 
@@ -532,8 +631,9 @@ def test_short_peaks_of_long_timelines_are_drawn(draw: Draw) -> None:
 
 def test_the_maps_of_two_programs(draw: Draw) -> None:
     """Each says what only it has. What is pointed at goes before what is chosen, and colours are the same."""
-    kinds: Json = {"kindNames": ["activation"], "spaces": [SPACE]}
-    page = draw("drawMaps", made(2, kind=[0, 0], **kinds), made(3, kind=[0, 0, 0], **kinds), [0, 1], [0, 1])
+    kinds: Json = {"kindNames": ["activation"], "spaces": [SPACE], "allocations": {"size": [40]}}
+    both = made(2, kind=[0, 0], **kinds), made(3, kind=[0, 0, 0], size=[5, 6, 9], **kinds)
+    page = draw("drawMaps", *both, [0, 1], [0, 1])
     captions = [text.split(maxsplit=1)[1] for text in page.locator("h3").all_inner_texts()[:2]]
     assert captions == ["no buffer that B does not have", "1 buffer that A does not have"]
     chosen = {"a": [0], "b": [-1]}
@@ -548,6 +648,12 @@ def test_the_maps_of_two_programs(draw: Draw) -> None:
     settle(page)  # the two sides are drawn one after the other
     pressed = page.get_by_role("group", name="Colour by").locator("[aria-pressed=true]")
     assert pressed.all_inner_texts() == ["Kind", "Kind"]
+    for side, y, selected in ((0, 202, ["i1", "i1"]), (1, 116, ["i2"])):
+        left, top, *_ = box_of(page.locator(".map-frame").nth(side))
+        page.mouse.click(left + 85, top + y)
+        settle(page)
+        settle(page)
+        assert page.locator(".detail h3").all_inner_texts() == selected
 
 
 # -- many programs -------------------------------------------------------------------------------
@@ -566,16 +672,21 @@ def listed(row: Json, numbers: list[int]) -> Json:
 def test_a_directory_of_many_programs(draw: Draw) -> None:
     """Paths begin at a folder; numbers descend at first; rows are added until all are shown."""
     row = {"name": "p", "platform": "cpu", "steps": 9, "occurrences": 1, "complete": True, "program": -1, "file": ""}
-    page = draw("drawDirectory", listed(row, [999, 900, 700, 500]))
+    directory = listed(row, [999, 900, 700, 500])
+    unknown = {"path": "/x/unknown", "must_fit": None, "peak": None, "available": 950, "fits": None}
+    directory["rows"].append({**row, **unknown})
+    page = draw("drawDirectory", directory)
     headline = page.locator(".headline").inner_text()
-    assert headline.endswith("1 fits into 950 B, 1 does not, of 2 it is not known.")
+    assert headline.endswith("1 fits into 950 B, 1 does not, of 3 it is not known.")
     assert page.locator(".path").first.inner_text() == "run_999/d"
     bar = page.locator(".capacity").first
     assert bar.locator(".needed").get_attribute("width") == bar.locator(".excess").get_attribute("x")
     head = page.locator("th button", has_text="Must fit")
-    for first in ("999 B", "500 B"):
+    for first in ("999 B", "?"):
         head.click()
         assert page.locator("tbody tr").first.locator("td.number").last.inner_text() == first
+    page.get_by_role("searchbox").fill(" RUN_7")
+    assert page.locator("tbody tr").count() == 1
     page.evaluate("() => { document.body.style.minHeight = '2000px'; scrollTo(0, 500); set({ program: 0 }) }")
     settle(page)
     assert page.locator("#directory").is_hidden()
