@@ -178,7 +178,8 @@ def state(page: Page, name: str) -> Any:
 
 def test_the_timeline_of_a_memory_space(draw: Draw) -> None:
     """Only device memory has a capacity. What is almost the peak is not said to be all of it. All steps have a line."""
-    host = {"memory_space": "host", "peak": 500, "reserved": 500, "in_device_memory": False}
+    plateaus = [{"first_step": step, "last_step": step, "bytes": 500} for step in (20, 55)]
+    host = {"memory_space": "host", "peak": 500, "reserved": 500, "plateaus": plateaus, "in_device_memory": False}
     model = {"verdict": {"device": {"name": "v5e", "available": 600}}}
     data = made(0, 100, spaces=[{"peak": 1_000_000}, host], model=model, usage=[[999_999] * 100, [500] * 100])
     page = draw("draw", "timelineView", data, {})
@@ -191,6 +192,8 @@ def test_the_timeline_of_a_memory_space(draw: Draw) -> None:
     labels = {int(text) for text in drawn if text.isdigit()} - {0}
     assert labels
     assert labels <= {*range(50, 60)}
+    page.get_by_role("button", name="Next plateau").click()
+    assert state(page, "step") == 20
     page.evaluate("() => set({ range: [0, 99] })")
     settle(page)
     area = page.locator(".plot canvas").evaluate("""canvas => Array.from(
@@ -339,8 +342,10 @@ def test_the_legend_highlights_one_colour(draw: Draw) -> None:
     pressed = page.locator(".legend [aria-pressed=true]")
     assert pressed.count() == 1
     assert pressed.evaluate("element => element === document.activeElement")
-    page.evaluate("() => set({ colorBy: 'kind' })")
+    page.evaluate("() => listen()")
+    page.keyboard.press("c")  # nothing is known of phases and layers
     settle(page)
+    assert page.get_by_role("button", name="Kind").get_attribute("aria-pressed") == "true"
     assert page.locator(".legend button").count() == 3
     assert pressed.count() == 0
     assert colors(page, ".legend .swatch") == colors_of(page, "--k-4", "--k-3", "--p-unknown")
@@ -442,7 +447,10 @@ def test_the_detail_of_a_buffer(draw: Draw) -> None:
     spaces = [{"first_step": 1}, {"first_step": 8}]
     aliases = {"begin": [0, 1], "instruction": [0], "shapeIndex": [0], "indexNames": ["{}"]}
     kept = made(1, aliases=aliases, end=[9])
-    text = draw("draw", "detailView", kept, {"buffer": 0}).locator(".detail").inner_text()
+    kept["uses"] = {"begin": [0, 1], "instruction": [0], "step": [4]}
+    page = draw("draw", "detailView", kept, {"buffer": 0})
+    assert page.get_by_label("Live from step 0 to 9 of 9, read 1 time", exact=True).count() == 1
+    text = page.locator(".detail").inner_text()
     assert "Live to the end" in text
     assert "{}" not in text
     data = made(1, spaces=spaces, allocations={"space": [1]}, uses=uses, end=[5])
