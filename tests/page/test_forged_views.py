@@ -680,7 +680,7 @@ def test_a_directory_of_many_programs(draw: Draw) -> None:
     """Paths begin at a folder; numbers descend at first; rows are added until all are shown."""
     row = {"name": "p", "platform": "cpu", "steps": 9, "occurrences": 1, "complete": True, "program": -1, "file": ""}
     directory = listed(row, [999, 900, 700, 500])
-    unknown = {"path": "/x/unknown", "must_fit": None, "peak": None, "available": 950, "fits": None}
+    unknown = {"path": "/x/run_unknown", "must_fit": None, "peak": None, "available": 950, "fits": None}
     directory["rows"].append({**row, **unknown})
     page = draw("drawDirectory", directory)
     headline = page.locator(".headline").inner_text()
