@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from by_hand import Json, program
 from node import bundled
 
-Json = dict[str, Any]
 Script = subprocess.Popen[str]
 
 PROGRAM = """
@@ -18,6 +18,7 @@ import { createInterface } from "node:readline";
 import { icicle } from "./buffers/icicle.js";
 import { tabSeparated } from "./buffers/columns.js";
 import { usageOf, spacesOf } from "./comparison/accounts.js";
+import { Partners } from "./comparison/two_maps.js";
 import { addressOf, initial } from "./data/address.js";
 import { liveSet } from "./data/live.js";
 import { matching } from "./data/matching.js";
@@ -25,15 +26,35 @@ import { bufferName, findBuffer, findScope, isOnlyBuffer, joinScopes, scopeOfBuf
 import { rollUp } from "./data/rollup.js";
 import { neighboursOf } from "./data/sharing.js";
 import { lastUse } from "./data/uses.js";
+import { drawGutter, drawNames } from "./map/map_labels.js";
 import { shade, tonesOf } from "./map/shade.js";
 import { stackOf } from "./map/stack.js";
-import { goToPlateau } from "./parts/actions.js";
+import { centre, goBy, goToPlateau, nextSpace } from "./parts/actions.js";
 import { scaleOf } from "./parts/capacity_bar.js";
 import { exactSize, minusSigns, shortSize, signedSize } from "./parts/format.js";
 import { zoomed } from "./parts/layout.js";
 import { codingOf } from "./parts/palette.js";
+import { select } from "./parts/selection.js";
 import { labelOf, peakNote, whatOf } from "./parts/wording.js";
 import { decimated, envelope } from "./time/decimate.js";
+import { drawBands, drawMarks } from "./time/marks.js";
+
+globalThis.devicePixelRatio = 1;
+/** Calls of a canvas, each after its colour. A character is 6 pixels wide. */
+const calls = (draw) => {
+  const found = [];
+  const state = { fillStyle: "", measureText: ({ length }) => ({ width: 6 * length }) };
+  const get = (_, key) => state[key] ?? ((...args) => void found.push([state.fillStyle, key, ...args]));
+  draw(new Proxy(state, { get }));
+  return found;
+};
+/** What a timeline of 100 pixels below 20 draws, with variables in place of colours. */
+const drawnBy = (draw) => (marks, width) => calls((ctx) => {
+  const [first, last] = marks.range;
+  const x = (step) => ((step - first) / (last + 1 - first)) * width;
+  const valToPos = (value, axis) => (axis === "x" ? x(value) : 120 - (100 * value) / marks.top);
+  draw({ ctx, bbox: { left: 0, top: 20, width, height: 100 }, valToPos }, { rgb: (variable) => [variable] }, marks);
+});
 
 const functions = {
   usageOf, spacesOf, liveSet, matching, bufferName, findBuffer, findScope, isOnlyBuffer, joinScopes, scopeOfBuffer,
@@ -47,6 +68,16 @@ const functions = {
     shade(ids, tones, colors, rows, out);
     return out;
   },
+  bands: drawnBy(drawBands),
+  marks: drawnBy(drawMarks),
+  gutter: (data, view) => calls((c) => drawGutter(c, data, stackOf(data, 0), view, {})),
+  names: (data, boxes) => calls((c) => drawNames(c, data, boxes, {})),
+  partners: (n, a, b) => {
+    const data = { buffers: { length: n } };
+    const partners = new Partners({ a: data, b: data }, a, b);
+    const of = (side) => Array.from({ length: n }, (_, row) => partners.words(side, row));
+    return { without: [partners.without("a"), partners.without("b")], words: [of("a"), of("b")] };
+  },
   table: (data, rows) => tabSeparated({ data, live: liveSet(data, 0, 0), step: 0 }, rows),
   plateaus: (data, step, direction) => {
     const found = [];
@@ -54,6 +85,15 @@ const functions = {
     return found;
   },
 };
+/** The state after an action, or what the action returns. */
+for (const [name, action] of Object.entries({ goBy, nextSpace, select })) {
+  functions[name] = (data, state, ...rest) => {
+    const store = { state, set: (change) => void Object.assign(state, change) };
+    action(store, data, ...rest);
+    return state;
+  };
+}
+functions.centre = (state) => centre({ state });
 const plain = (_, value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
 for await (const line of createInterface({ input: process.stdin })) {
   const { data, calls } = JSON.parse(line);
@@ -62,10 +102,6 @@ for await (const line of createInterface({ input: process.stdin })) {
 }
 """
 """Answers each line of its input, so that one process serves all tests."""
-NAMES = ("categoryNames", "indexNames", "kindNames", "layerNames", "opNames", "originNames", "phaseNames", "shapeNames",
-         "sourceNames")  # fmt: skip
-UNKNOWN = ("kind", "layer", "layerIndex", "opName", "origin", "originInstruction", "phase", "scope", "shape",
-           "shapeIndex", "source", "unpadded")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -85,27 +121,6 @@ def called(script: Script, data: Json | None, *calls: Any) -> list[Any]:
     assert line, "the script failed"  # its error is on stderr
     found: list[Any] = json.loads(line)
     return found
-
-
-def program(n: int, *, model: Json | None = None, allocations: Json | None = None, **columns: Any) -> Json:
-    """Return a program as the page decodes it: n buffers of 10 bytes beside each other in one arena, at one step."""
-    buffers: Json = {"length": n, "valueId": [*range(n)], "instruction": [*range(n)], "size": [10] * n}
-    buffers |= {name: [] for name in NAMES} | {name: [-1] * n for name in UNKNOWN}
-    buffers |= {name: [0] * n for name in ("allocation", "start", "end", "category", "iterations", "saving")}
-    buffers |= {"offset": [10 * i for i in range(n)], "categoryNames": ["temp"]}
-    arena: Json = {"allocation": [7], "space": [0], "size": [1000], "category": [0], "categoryNames": ["temp"],
-                   "label": ["arena 7"]}  # fmt: skip
-    spaces = [{"memory_space": "hbm", "page": 0, "first_step": 0, "plateaus": [], "in_device_memory": True}]
-    others = {name: columns.pop(name) for name in ("instructions", "scopes", "uses", "usage") if name in columns}
-    assert columns.keys() <= buffers.keys()
-    return {
-        "model": {"steps": 1, "spaces": spaces, **(model or {})},
-        "allocations": arena | (allocations or {}),
-        "buffers": buffers | columns,
-        "instructions": {"name": [f"i{i}" for i in range(n)], "opcode": [-1] * n, "opcodeNames": []},
-        "scopes": {"name": [""], "parent": [-1]},
-        **others,
-    }
 
 
 # -- which buffers -------------------------------------------------------------------------------
@@ -319,6 +334,20 @@ def test_the_next_plateau(script: Script) -> None:
     assert called(script, data, *(("plateaus", *move) for move in moves)) == [*moves.values()]
 
 
+def test_moves_of_the_selection(script: Script) -> None:
+    """A tenth of few steps is one; a buffer is shown at the nearest step of its life, or at any if it has none."""
+    data = program(2, model={"steps": 10, "spaces": [{}, {}]}, start=[2, -1], end=[5, -1])
+    calls = (
+        ("goBy", {"step": 5, "range": [4, 6]}, 0.1), ("nextSpace", {"space": 0}), ("nextSpace", {"space": 1}),
+        *(("select", {"step": step, "range": [0, 9]}, buffer) for step, buffer in ((9, 0), (0, 0), (3, 0), (7, 1))),
+    )  # fmt: skip
+    step, *spaces = (state for state in called(script, data, *calls))
+    assert (step["step"], [state["space"] for state in spaces[:2]]) == (6, [1, 0])
+    assert [state["step"] for state in spaces[2:]] == [5, 2, 3, 7]
+    states = [{"step": step, "range": [10, 20]} for step in (0, 12, 20)]
+    assert called(script, None, *(("centre", state) for state in states)) == [15, 12, 20]
+
+
 def test_zooming_always_changes_the_range(script: Script) -> None:
     """By a step at least, unless one or all are shown."""
     ranges = [((4, 4), 1.1), ((4, 6), 1.1), ((4, 6), 0.9), ((4, 5), 0.9), ((4, 4), 0.5), ((0, 9), 2)]
@@ -341,3 +370,69 @@ def test_the_axis_of_bars(script: Script) -> None:
     cases = {(100, 50): 100, (100, 110): 110, (100, 500): 125, (None, 500): 500, (0, 500): 500, (None, None): 1}
     rows = [[{"available": None, "must_fit": None}, {"available": a, "must_fit": n}] for a, n in cases]
     assert [scale["high"] for scale in called(script, None, *(("scaleOf", r) for r in rows))] == [*cases.values()]
+
+
+# -- what is drawn on a canvas -------------------------------------------------------------------
+
+
+def bands(found: list[Any]) -> list[Any]:
+    """Variable, left and right edge of each band of a phase."""
+    wide = [(color, box) for color, what, *box in found if what == "fillRect" and box[1] == 20]
+    return [[color.split("(")[1].split(",")[0], x, x + width] for color, (x, _, width, _) in wide]
+
+
+def test_bands_of_phases(script: Script) -> None:
+    """Those that begin before what is visible, too. Many short ones are the phase that most steps have, or none."""
+    names = ["forward", "backward"]
+    few = {"names": names, "phase": [0, 1, 0], "first": [0, 15, 25], "last": [14, 19, 40]}
+    many = {"names": names, "phase": [1, 0, 1, 0], "first": [0, 70, 85, 87], "last": [69, 84, 86, 99]}
+    marks = [{"range": r, "phases": p, "fixed": 0} for r, p in (([10, 29], few), ([0, 149], many))]
+    found = called(script, None, ("bands", marks[0], 200), ("bands", marks[1], 18))
+    assert bands(found[0]) == [["--p-forward", 0, 50], ["--p-backward", 50, 100], ["--p-forward", 150, 200]]
+    assert bands(found[1]) == [["--p-backward", 0, 6], ["--p-forward", 6, 12]]
+
+
+def test_marks_of_a_timeline(script: Script) -> None:
+    """A plateau that began before is marked in the middle of what is visible of it; only the peak is filled."""
+    plateaus = [{"first_step": first, "last_step": last, "bytes": 50} for first, last in ((20, 21), (2, 12))]
+    marks = {"range": [5, 14], "top": 100, "plateaus": plateaus, "levels": [], "fixed": 0, "step": 9, "bytes": 10}
+    found, peak = called(script, None, ("marks", marks, 200), ("marks", marks | {"range": [15, 24]}, 200))
+    assert [args[0] for _, what, *args in found if what == "moveTo"] == [80, 90.5]
+    assert [what for _, what, *_ in found].count("fill") == 1  # the dot at the step
+    assert [what for _, what, *_ in peak].count("fill") == 1
+
+
+def test_names_of_allocations(script: Script) -> None:
+    """Where there is no room for all, the largest have theirs. What is visible decides between them and categories."""
+    allocations: Json = {
+        "allocation": [*range(5)], "space": [0] * 5, "size": [20, 4, 4, 6, 6], "category": [0, 1, 1, 2, 2],
+        "categoryNames": ["parameter", "constant", "live_out"], "label": ["params['w']", "c1", "c2", "o1", "o2"],
+    }  # fmt: skip
+    halves: Json = {"allocation": [0, 1], "space": [0, 0], "size": [500, 500], "category": [0, 0],
+                    "categoryNames": ["parameter"], "label": ["w1", "w2"]}  # fmt: skip
+    views = [(allocations, 0, 40, 40), (halves, 600, 700, 100), (halves, 0, 1000, 20)]
+    texts = []
+    for table, bottom, top, height in views:
+        view = {"bottom": bottom, "top": top, "height": height}
+        (found,) = called(script, program(0, allocations=table), ("gutter", view))
+        texts.append([(args[0], args[2]) for _, what, *args in found if what == "fillText"])
+    assert texts == [[("params['w']", 30), ("outputs", 6.5)], [("w2", 43.5), ("500 B", 56.5)], [("parameters", 10)]]
+
+
+def test_names_of_buffers_are_legible(script: Script) -> None:
+    box = {"left": 0, "right": 100, "top": 0, "bottom": 20}
+    boxes = [{**box, "buffer": 0, "color": [250, 250, 0]}, {**box, "buffer": 1, "color": [20, 20, 90]}]
+    (found,) = called(script, program(2), ("names", boxes))
+    assert [(color, text) for color, what, text, *_ in found if what == "fillText"] == [
+        ("#14181d", "i0"), ("#f2f4f6", "i1"),
+    ]  # fmt: skip
+
+
+def test_partners_of_buffers(script: Script) -> None:
+    """One that the file leaves out is no buffer without a partner."""
+    (found,) = called(script, None, ("partners", 3, [0, 1, -1], [2, -1, 0]))
+    assert found["without"] == [[2], [1]]
+    same, left_out, none = (
+        "the same buffer here", "has the buffer too, but this file leaves it out", "has no such buffer",
+    )  # fmt: skip
+    assert found["words"] == [[same, left_out, none], [left_out, none, same]]

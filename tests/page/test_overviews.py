@@ -68,6 +68,12 @@ def test_a_comparison_states_what_changed(show: Show, compared: Path, difference
     assert page.locator("#difference .headline").inner_text() == d.verdict
     figures = [python_sign(text) for text in texts(page.locator("#difference .figure"))]
     assert figures == [signed(d.device_total_change), signed(d.peak_change)]
+    assert [d.device_total_change > 0, d.peak_change > 0] == page.locator("#difference .figure").evaluate_all(
+        "figures => figures.map(figure => figure.classList.contains('up'))")  # fmt: skip
+    assert page.locator("#changes [aria-pressed=true]").all_inner_texts() == ["Device memory", "Must fit"]
+    amounts = page.locator("#edits .number").evaluate_all("all => all.map(it => [it.innerText, it.className])")
+    assert any(text for text, _ in amounts)
+    assert all((text[:1] == "+", text[:1] == MINUS) == ("up" in kind, "down" in kind) for text, kind in amounts)
     edits = texts(page.locator("#edits .edit-words"))
     assert edits[0].startswith(d.verdict.split(": ", 1)[1].split(" (")[0])
     shown = [text for text in d.edits["text"].to_pylist() if any(edit.startswith(text) for edit in edits)]

@@ -3,7 +3,7 @@
 import { goTo } from "../parts/actions.js";
 import type { ProgramData } from "../data/data.js";
 import { h, svg } from "../parts/dom.js";
-import { number } from "../parts/format.js";
+import { count, number } from "../parts/format.js";
 import type { Store } from "../data/store.js";
 import { usesOf } from "../data/uses.js";
 
@@ -23,7 +23,7 @@ export function lifeBar(data: ProgramData, store: Store, buffer: number): Elemen
   const top = (HEIGHT - BAR) / 2;
   const uses = usesOf(data, buffer).filter(({ step }) => step >= 0);
   const peak = data.model.spaces[data.allocations.space[data.buffers.allocation[buffer]!]!]?.first_step;
-  const read = uses.length > 0 || data.model.folded.length === 0 ? `, read ${number(uses.length)} times` : ""; // or left out
+  const read = uses.length > 0 || data.model.folded.length === 0 ? `, read ${count(uses.length, "time")}` : ""; // or left out
   const label = `Live from step ${number(first)} to ${number(last)} of ${number(steps - 1)}${read}`;
   const picture = svg(
     "svg",

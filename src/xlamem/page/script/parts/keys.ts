@@ -4,7 +4,7 @@ import { centre, goBy, goTo, goToPeak, goToPlateau, nextSpace, showAllSteps, zoo
 import type { ProgramData } from "../data/data.js";
 import { h } from "./dom.js";
 import { button } from "./frame.js";
-import { COLOR_BY } from "./palette.js";
+import { COLOR_BY, isKnown, shownColor } from "./palette.js";
 import type { Store } from "../data/store.js";
 import { switchTheme } from "./theme.js";
 
@@ -86,9 +86,11 @@ function search(): void {
   boxes.find((box) => box.offsetParent !== null)?.focus();
 }
 
-function nextColour(store: Store): void {
-  const names = COLOR_BY.map(([value]) => value);
-  store.set({ colorBy: names[(names.indexOf(store.state.colorBy) + 1) % names.length]! });
+/** Colours by which nothing differs are left out, as in the legend. */
+function nextColour(store: Store, data: ProgramData): void {
+  const names = COLOR_BY.map(([value]) => value).filter((by) => isKnown(data, by));
+  const next = names.indexOf(shownColor(data, store.state.colorBy)) + 1;
+  store.set({ colorBy: names[next % names.length]! });
 }
 
 function clear(store: Store): void {

@@ -47,7 +47,7 @@ export const timelineView: View = (host, data, page) => {
 
 function controls(data: ProgramData, { store }: Page): HTMLElement {
   const zoom = (factor: number) => zoomBy(store, data, factor, centre(store));
-  const plateaus = (data.model.spaces[0]?.plateaus.length ?? 0) > 1;
+  const plateaus = data.model.spaces.some((space) => space.plateaus.length > 1);
   return h(
     "div",
     { class: "controls", role: "group", "aria-label": "Timeline" },
