@@ -179,6 +179,13 @@ def _elided(text: str, kept: set[int]) -> str:
     return re.sub("\0+", "…", marks)
 
 
+def saving(lower: int, upper: int) -> str:
+    """Return the bounds of what is saved, in bytes. A lower one of 0 or less is no promise, and is left out."""
+    if lower == upper:
+        return size(upper)
+    return f"{size(lower)} to {size(upper)}" if lower > 0 else f"up to {size(upper)}"
+
+
 def file_line(file: str | None, line: int | None, *, folder: bool = True) -> str:
     """Return a source line as ``model/train.py:41``, or without the folder; empty without a file."""
     if not file:

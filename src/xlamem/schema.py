@@ -818,7 +818,7 @@ COMPUTED_TABLES = (
                 "exact: the saving follows from the buffer assignment; likely: bounds from recompiled programs; try: "
                 "the compiler decides",
             ),
-            _name("source_file", "source file of this buffer", null=True),
+            _name("source_file", "source file of this buffer: of the line in `function` if there is one", null=True),
             _int("source_line", "line in the source file", null=True),
             _text("names", "names for checkpoint_name and save_only_these_names, comma-separated", null=True),
             _text("action", "what to do, in terms of JAX"),

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import attacks
@@ -88,6 +89,38 @@ def test_rows_that_are_alike_say_where_their_code_is_called(monkeypatch: pytest.
     assert sites(1, 2, 1)[2] == "called at train.py:69 (loss)"
     assert sites(1, 2, source_line=5) == sites(1, 2, action="Offload.") == sites(2, 2) == sites(1) == {}
     assert sites(2, 3) == sites(1, 4) == sites(1, None) == {}  # no callers are known that differ
+
+
+def test_rows_of_a_helper_say_where_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several lines call the helper and what calls it, so that their lines tell little. A layer has its own text."""
+    calls = [{"file": "/x/nn.py", "line": n, "function": name} for n, name in ((1, "dense"), (2, "mlp"), (3, "block"))]
+    monkeypatch.setattr(reporter, "calls_to", lambda dump, value: calls)
+    monkeypatch.setattr(reporter, "shared_lines", lambda frames: {"/x/nn.py:1", "/x/nn.py:2"})
+    row = {"rank": 0, "value_id": 7, "function": None, "source_file": "/x/nn.py", "source_line": 1}
+
+    def sites(**others: Any) -> dict[int, str]:
+        return reporter._calls_of_helpers(SimpleNamespace(frames=None), [row | others])  # type: ignore[arg-type]
+
+    assert sites() == {0: "called at nn.py:3 (block)"}
+    assert sites(source_line=3) == sites(function="block") == sites(value_id=None) == sites(source_file=None) == {}
+    del calls[2]
+    assert sites() == {}
+
+
+@pytest.mark.parametrize(
+    ("names", "width", "text"),
+    [
+        ({"scope": "exp"}, 70, "2 buffers, 8 B  exp  f32[16,4,2048,2048]  /home/me/model/nn.py:14"),
+        ({"scope": "exp"}, 62, "2 buffers, 8 B  exp  f32[16,4,2048,2048]  …/model/nn.py:14"),
+        ({"scope": "exp"}, 55, "2 buffers, 8 B  exp  f32[16,4,2048,2048]  nn.py:14"),
+        ({"function": "Block.__call__"}, 65, "2 buffers, 8 B  Block.__call__  f32[16,4,2048,2048]  nn.py:14"),
+    ],
+)
+def test_directories_are_left_out_before_names_and_shapes(names: dict[str, str], width: int, text: str) -> None:
+    row: dict[str, Any] = dict.fromkeys(("function", "scope", "argument", "instruction"))
+    row |= {"n_buffers": 2, "bytes": 8, "shape": "f32[16,4,2048,2048]{3,2,1,0}"}
+    row |= {"source_file": "/home/me/model/nn.py", "source_line": 14}
+    assert str(reporter._place(row | names, width)).strip() == text
 
 
 def test_where_the_screen_says_what_is_called_and_rematerialized(monkeypatch: pytest.MonkeyPatch) -> None:

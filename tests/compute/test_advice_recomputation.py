@@ -13,11 +13,13 @@ from advice_programs import Buffer, Make, Row, advice, argument, loop, output, p
 from attacks import value
 
 import xlamem
+from xlamem.compute.advice import rematerialization
 from xlamem.compute.advice.activations import FORWARD, NO_PHASE, loop_over
 from xlamem.compute.advice.bounds import moved_at_worst
 from xlamem.compute.advice.layers import LayerActivations
 from xlamem.compute.advice.rematerialization import _chunk, _similar, offloads
 from xlamem.compute.advice.what_if import WhatIf
+from xlamem.compute.callers import Function
 from xlamem.compute.program import program as program_of
 
 # -- recomputation -------------------------------------------------------------------------------
@@ -205,6 +207,7 @@ def step_of_layers(make: Make, frames: Sequence[Sequence[int]], platform: str = 
 
 BLOCK = [LOSS, ("Block.__call__", 3)]
 HELPERS = [[STEP, LOSS, ("Block.__call__", line), ("conv", 1)] for line in (3, 4)]
+PARTS = [*([*BLOCK, ("attention", n)] for n in range(20, 30)), [LOSS, ("Block.__call__", 5)]]
 
 
 @pytest.mark.parametrize(("frame", "wanted"), [(1, "The policy of jax.checkpoint keeps"), (2, "Wrap each layer in")])
@@ -219,31 +222,55 @@ def test_a_part_of_a_layer_that_is_checkpointed(frame: int, wanted: str, make: M
 
 
 @pytest.mark.parametrize(
-    ("stacks", "layers", "function"),
+    ("stacks", "layers", "function", "line", "calls"),
     [
-        ([[STEP, *BLOCK]], [[1]] * 3, "Block.__call__"),
-        ([[STEP, *BLOCK, ("Linear.__call__", 2)]], [[1]] * 3, "Block.__call__"),  # of a library
-        ([[INIT, STEP, LOSS]], [[1]] * 3, "loss"),  # a loop in the loss
-        (HELPERS, [[1, 2]] * 3, "Block.__call__"),  # a helper that each layer calls twice
-        (HELPERS, [[1]] * 3, "conv"),  # once
-        ([[LOSS, ("block", 3)], [LOSS, ("block", 4)]], [[1, 2], [1], [1]], "block"),
+        ([[STEP, *BLOCK]], [[1]] * 3, "Block.__call__", 3, "7"),
+        ([[STEP, *BLOCK, ("Linear.__call__", 2)]], [[1]] * 3, "Block.__call__", 3, "7"),  # of a library
+        ([[INIT, STEP, LOSS]], [[1]] * 3, "loss", 7, "8"),  # a loop in the loss
+        (HELPERS, [[1, 2]] * 3, "Block.__call__", 3, "7"),  # a helper that each layer calls twice
+        (HELPERS, [[1]] * 3, "conv", 1, "3, 4"),  # once
+        ([[LOSS, ("block", 3)], [LOSS, ("block", 4)]], [[1, 2], [1], [1]], "block", 3, "7"),
         # A line for each layer, and no loop:
-        ([[("loss", n), ("block", m)] for n in (5, 6) for m in (1, 2)], [[1, 2], [3, 4]], "block"),
-        ([[("loss", n), ("dense", 1)] for n in (5, 6)], [[1], [2]], None),
-        ([[("loss", n)] for n in (5, 6)], [[1], [2]], None),
+        ([[("loss", n), ("block", m)] for n in (5, 6) for m in (1, 2)], [[1, 2], [3, 4]], "block", 1, "5, 6"),
+        ([[("loss", n), ("dense", 1)] for n in (5, 6)], [[1], [2]], None, None, ""),
+        ([[("loss", n)] for n in (5, 6)], [[1], [2]], None, None, ""),
         # Half of the bytes are elsewhere, in every layer:
-        ([[*BLOCK], [LOSS, ("norm", 2)]], [[1, 2]] * 3, "loss"),
-        ([[*BLOCK], [LOSS, ("norm", 2)]], [[1, 2], [1, 2], [1], [1]], "Block.__call__"),  # in half of them
+        ([[*BLOCK], [LOSS, ("norm", 2)]], [[1, 2]] * 3, "loss", 7, ""),
+        ([[*BLOCK], [LOSS, ("norm", 2)]], [[1, 2], [1, 2], [1], [1]], "Block.__call__", 3, "7"),  # in half of them
+        # Most are in a part of each layer, of which every layer keeps a little more:
+        (PARTS, [[*range(1, 12)]] * 3, "Block.__call__", 3, "7"),
+        (PARTS, [[*range(1, 12)], *[[*range(1, 11)]] * 2], "attention", 20, "3"),  # only one layer
+        (PARTS[:10], [[*range(1, 11)]] * 3, "attention", 20, "3"),  # none
     ],
 )  # fmt: skip
 def test_calls_of_a_function_are_layers(
-    stacks: list[Calls], layers: list[list[int]], function: str | None, make: Make
+    stacks: list[Calls], layers: list[list[int]], function: str | None, line: int | None, calls: str, make: Make
 ) -> None:
-    """No scope has a number. The function is the innermost one that runs once per layer."""
+    """No scope has a number. The function is the innermost one that runs once per layer, and the line is in it."""
     rows = step_of_layers(make, layers, hlo=stack_frames(*stacks))
-    action = f"Wrap each layer in jax.checkpoint: the code in `{function}` that runs several times."
-    wanted = [(action, function)] if function else []
-    assert [(r["action"].partition(" Try")[0], r["function"]) for r in rows] == wanted
+    called = f" (called at {' and '.join(f'train.py:{n}' for n in calls.split(', '))})" if calls else ""
+    action = f"Wrap each layer in jax.checkpoint: the code in `{function}` that runs several times{called}."
+    wanted = [(action, function, line)] if function else []
+    assert [(r["action"].partition(" It may")[0], r["function"], r["source_line"]) for r in rows] == wanted
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [(1, " (called at train.py:0)"), (3, " (called at train.py:0, train.py:1 and train.py:2)"),
+     (5, " (called at train.py:0, train.py:1 and 3 other lines)"), (0, "")],
+)  # fmt: skip
+def test_where_a_function_is_called(lines: int, text: str) -> None:
+    """The function that jax.jit compiles is called by no line of the model."""
+    a: Any = SimpleNamespace(is_whole=lambda name: name == "step")
+    function = Function("block", *[np.empty(0, np.int64)] * 3, "", tuple(f"train.py:{n}" for n in range(lines)))
+    assert rematerialization._called_at(a, function) == text
+    assert rematerialization._called_at(a, function._replace(name="step")) == ""
+
+
+@pytest.mark.parametrize(("function", "found"), [("f", True), ("main", False), ("g", False)])
+def test_the_function_that_is_compiled(function: str, found: bool, make: Make) -> None:
+    dump = program(make, [Buffer("h", "f32[8]", (0, 1), "jit(f)/jit(g)/mul")], "tpu")
+    assert LayerActivations(WhatIf(program_of(dump))).is_whole(function) == found
 
 
 def test_which_layer_computes_the_nth_value_of_a_line() -> None:
@@ -950,11 +977,12 @@ def test_temporaries_that_share_bytes_of_an_output_leave_at_least_half_of_them(m
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0]])
-def test_of_loops_that_share_memory_the_largest_counts(order: list[int]) -> None:
+def test_of_loops_that_share_memory_the_largest_counts(order: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rematerialization, "common_scope", lambda p, values: ("layer_*", 1))
     shared = np.kron(np.eye(2), np.ones((2, 2))).astype(bool)
     loops = [SimpleNamespace(values=np.array([i]), members=shared[i], trips=4, checkpointed=False, loop=i)
              for i in order]  # fmt: skip
     p = SimpleNamespace(extent=np.array([10, 30, 20, 15]))
-    a: Any = SimpleNamespace(common_scope=lambda _: ("layer_*", 1), p=p)
+    a: Any = SimpleNamespace(p=p)
     (found,) = _similar(a, loops)  # type: ignore[arg-type]
     assert (found.n, [s.loop for s in found.parts]) == (4, [1, 2])

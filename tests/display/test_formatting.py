@@ -50,6 +50,14 @@ def test_excerpts_end_between_characters(character: str) -> None:
     assert errors.excerpt(b"\x80" * 90) == r"\x80" * (errors.EXCERPT - 3) + "…"
 
 
+@pytest.mark.parametrize(
+    ("lower", "upper", "text"),
+    [(1024, 2048, "1.00 KiB to 2.00 KiB"), (5, 5, "5 B"), (0, 5, "up to 5 B"), (-5, 5, "up to 5 B")],
+)
+def test_bounds_that_promise_nothing_are_not_shown(lower: int, upper: int, text: str) -> None:
+    assert formatting.saving(lower, upper) == text
+
+
 def test_text_for_terminals() -> None:
     assert formatting.visible("a\x1b[31m\u202eb\ud800") == "a\\x1b[31m\\u202eb\\ud800"
     assert (formatting.visible("a\nb\t"), formatting.one_line("a\nb\t")) == ("a\nb\\t", "a\\nb\\t")

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .. import kernels as pc
+from ..formatting import file_line
 from ..parse.arrays import row_of
 from .columns import Ints, Mask, decoded, encoded, flags_of, ints, nullable, take
 from .op_names import matching
@@ -176,6 +177,13 @@ class Function(NamedTuple):
     """Ids of its frames, and of those that it calls."""
     lines: Ints
     """The line in it that computes each value, -1 for others."""
+    file: str = ""
+    called_at: tuple[str, ...] = ()
+    """The lines that call it, as ``train.py:41``."""
+
+    def among(self, values: Mask) -> Function:
+        """Return what it says of some of the values."""
+        return self._replace(calls=self.calls[values], lines=self.lines[values])
 
 
 class _Calls(NamedTuple):
@@ -194,7 +202,7 @@ class Functions:
     """The functions of the model on the stacks of values. `stack_frame` is the id of the frame of each, -1 for none."""
 
     def __init__(self, frames: pa.Table, stack_frame: Ints) -> None:
-        files, file_names = encoded(frames["file"])
+        self._files, self._file_names = files, file_names = encoded(frames["file"])
         names, self._names = encoded(frames["function"])
         in_model = (files >= 0) & (names >= 0) & ~flags_of(is_installed(file_names), files)
         self._function = np.where(in_model, files * (len(self._names) + 1) + names, -1)
@@ -202,11 +210,12 @@ class Functions:
         self._parent, self._line = row_of(ids, ints(frames, "parent")), ints(frames, "line")
         self._row = row_of(ids, stack_frame)
 
-    def innermost(self, weight: Ints, share: float, *, in_loop: bool) -> Function | None:
+    def innermost(self, weight: Ints, share: float, *, in_loop: bool, surplus: Ints | None = None) -> Function | None:
         """Return the innermost function that is repeated and has this share of the weight. None if there is none.
 
         In a loop, this share is below a single caller, which runs several times or has the loop in itself. Otherwise,
-        several lines call the function, and it has several lines, or it would be a helper.
+        several lines call the function, and it has several lines, or it would be a helper. With `surplus`, which is
+        negative where a value is not repeated, it is the outermost function around that one of which most is repeated.
         """
         weights = np.bincount(self._row + 1, weight, len(self._parent) + 1)[1:].astype(np.float64)
         heaviest = np.argsort(-weights, kind="stable")[: min(MAX_FRAMES, np.count_nonzero(weights))]
@@ -223,8 +232,40 @@ class Functions:
         for code in found[np.argsort(callees[found], kind="stable")].tolist():
             frames = calls.frame[function == code]
             if in_loop or min(len(np.unique(self._parent[frames])), len(np.unique(self._line[frames]))) > 1:
-                return self._described(int(calls.function[function == code][0]))
+                inner = int(calls.function[function == code][0])
+                return self._described(inner if surplus is None else self._around(inner, surplus))
         return None
+
+    def _around(self, inner: int, surplus: Ints) -> int:
+        """Return the outermost function that calls a function on one line and computes more that is repeated besides.
+
+        The function with the loop, and those that call it, compute what is not repeated: there, `surplus` is negative.
+        """
+        found, below = inner, self._calls(inner)
+        for _ in range(MAX_FUNCTIONS):  # a damaged table may have a cycle
+            rows = self._called_from(inner)
+            if len(np.unique(np.stack([self._function[rows], self._line[rows]]), axis=1).T) != 1:
+                break
+            inner = int(self._function[rows[0]])
+            around = self._calls(inner)
+            besides = flags_of(around & ~below, self._row)
+            if besides.any():
+                if surplus[besides].sum() <= 0:
+                    break
+                found, below = inner, around
+        return found
+
+    def _called_from(self, function: int) -> Ints:
+        """Return the frames of the model that call a function."""
+        rows = take(self._parent, np.flatnonzero(self._function == function))
+        for _ in range(MAX_STACK):  # a damaged table may have a cycle
+            is_library = (rows >= 0) & (take(self._function, rows) < 0)
+            if not is_library.any():
+                break
+            rows = np.unique(np.where(is_library, take(self._parent, rows), rows))
+        caller = take(self._function, rows)
+        found: Ints = rows[(caller >= 0) & (caller != function)]
+        return found
 
     def _on_stacks(self, rows: Ints) -> _Calls:
         """Return the functions on the stacks of frames."""
@@ -245,7 +286,10 @@ class Functions:
                 break
             row = np.where(is_inner, take(self._parent, row), row)
         name = name.rpartition("<locals>.")[2]
-        return Function(name, flags_of(calls, self._row), self._ids[calls], take(self._line, row))
+        file: str = self._file_names[function // (len(self._names) + 1)].as_py()
+        places = sorted({(self._files[row], self._line[row]) for row in self._called_from(function).tolist()})
+        called_at = tuple(file_line(self._file_names[code].as_py(), int(line), folder=False) for code, line in places)
+        return Function(name, flags_of(calls, self._row), self._ids[calls], take(self._line, row), file, called_at)
 
     def _calls(self, function: int) -> Mask:
         """Return which frames are those of a function, or are called from it."""

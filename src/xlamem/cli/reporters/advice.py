@@ -8,11 +8,12 @@ from rich.text import Text
 
 from ... import kernels as pc
 from ...compute import Plan, device_total, enough_alone
+from ...compute.callers import shared_lines
 from ...compute.one_buffer import calls_to
 from ...compute.peaks_by_scope import rematerialized
 from ...compute.wording import NO_ADVICE, NO_ADVICE_WITHOUT_STEPS, NO_ALLOCATIONS, describe_problems
 from ...dump import Dump
-from ...formatting import count, exact_size, one_line, plain_shape, shorten, shorten_path, size, wrap
+from ...formatting import count, exact_size, file_line, one_line, plain_shape, saving, shorten, shorten_path, size, wrap
 from ..options import Output
 from .buffers import SIZE_WIDTH, call_text, source_line
 from .header import header
@@ -31,7 +32,7 @@ ENOUGH_ALONE = "By the upper bounds, each of the following may be enough alone."
 ENOUGH_AND_FREE = "Each of the following changes nothing that is computed, and may be enough alone by its upper bound."
 INDENT = 4
 MIN_SOURCE = 20
-"""Width at which a source line loses no more directories, so that names and shapes are shortened."""
+"""Width at which a long source line is not shortened any more, so that names and shapes are."""
 STYLES = {"exact": "bold green", "likely": "green", "try": "yellow"}
 
 
@@ -64,7 +65,25 @@ def screen(dump: Dump, rows: list[Row], plan: Plan | None, output: Output) -> li
 
 
 def _call_sites(dump: Dump, rows: list[Row]) -> dict[int, str]:
-    """Return by rank where code is called for which there are several rows, such as a model that is used twice."""
+    """Return by rank where code is called that several lines call, such as a helper or a model that is used twice."""
+    return _calls_of_helpers(dump, rows) | _different_calls(dump, rows)
+
+
+def _calls_of_helpers(dump: Dump, rows: list[Row]) -> dict[int, str]:
+    """Return the innermost call that is not shared, of source lines that several lines of the model call."""
+    of_value = [row for row in rows if row["value_id"] is not None and row["source_file"] and not row["function"]]
+    shared = shared_lines(dump.frames) if of_value else set()
+    sites: dict[int, str] = {}
+    for row in of_value:
+        if f"{row['source_file']}:{row['source_line']}" in shared:
+            own = (c for c in calls_to(dump, row["value_id"]) if f"{c['file']}:{c['line']}" not in shared)
+            if call := next(own, None):
+                sites[row["rank"]] = f"called at {call_text(call)}"
+    return sites
+
+
+def _different_calls(dump: Dump, rows: list[Row]) -> dict[int, str]:
+    """Return where code is called for which there are several rows."""
     alike: dict[Any, list[Row]] = {}
     for row in rows:
         place = (row[name] for name in ("kind", "action", "scope", "function", "source_file", "source_line"))
@@ -123,9 +142,7 @@ def _about_plan(plan: Plan, total: int, *, is_empty: bool) -> str:
 
 
 def _intervention(row: Row, width: int | None) -> list[Text]:
-    bounds = f"{size(row['lower'])} to {size(row['upper'])}"
-    if row["lower"] == row["upper"]:
-        bounds = size(row["upper"])
+    bounds = saving(row["lower"], row["upper"])
     style = STYLES[row["confidence"]]
     head = Text.assemble((f"{row['rank'] + 1:>2}  ", "dim"), (bounds.ljust(2 * SIZE_WIDTH + 4), "bold"))
     head.append(f"  {row['confidence']:<6}", style).append(f"  {row['kind']}", "bold")
@@ -139,9 +156,10 @@ def _place(row: Row, width: int | None) -> Text:
     room = width and max(width - INDENT, 30)
     name = one_line(row["function"] or row["scope"] or row["argument"] or row["instruction"] or "")
     shape = plain_shape(row["shape"])
-    source = source_line(row, room and min(room // 2, max(MIN_SOURCE, room - len(f"{what}{name}{shape}") - 6)))
+    least = min(MIN_SOURCE, len(file_line(row["source_file"], row["source_line"], folder=False)))
+    source = source_line(row, room and min(room // 2, max(least, room - len(f"{what}{name}{shape}") - 6)))
     room = room and max(9, room - len(what) - len(source) - 6)
-    shape = shorten(shape, room and max(9, room // 2))
+    shape = shorten(shape, room and max(9, room // 2, room - len(name)))
     name = shorten_path(name, room and max(9, room - len(shape)))
     text = "  ".join(filter(None, [what, name, shape]))
     return Text.assemble(" " * INDENT, (text, "dim"), ("  " + source if source else "", "green"))

@@ -16,7 +16,7 @@ from ...compute.devices import parse_bytes
 from ...compute.overview import space_name
 from ...compute.program import CLONE
 from ...compute.wording import NO_ALLOCATIONS, without_live_ranges
-from ...formatting import align, count, number, one_line, shorten, size, wrap
+from ...formatting import align, count, number, one_line, saving, shorten, size, wrap
 from ..inputs import Program
 from .buffers import SIZE_WIDTH, buffer_lines, group_lines, shape_text
 from .chart import sparkline, usage_chart
@@ -100,18 +100,12 @@ def _advice(rows: Sequence[Row], fits: Fits | None, width: int | None) -> list[T
     """Return a line for each intervention, and the command that says more."""
     if not rows or fits is None:
         return []
-    texts = [one_line(f"{_place(row)}: {_saved(row)}") for row in rows]
+    texts = [one_line(f"{_place(row)}: {saving(row['lower'], row['upper'])} less") for row in rows]
     texts = [shorten(text, width and width - INDENT) for text in texts]
     lead, command = "how, and what else helps:", f"xlamem advise PATH{_budget(fits)}"
     together = f"{lead} {command}"
     more = [together] if width is None or INDENT + len(together) <= width else [lead, command]
     return [field("" if i else "advice", text) for i, text in enumerate([*texts, *((line, "dim") for line in more)])]
-
-
-def _saved(row: Row) -> str:
-    """Return how much less an intervention needs; it may need more."""
-    lower, upper = row["lower"], row["upper"]
-    return f"{size(lower)} to {size(upper)} less" if lower >= 0 else f"{size(-lower)} more to {size(upper)} less"
 
 
 def _place(row: Row) -> str:

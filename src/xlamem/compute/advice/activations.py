@@ -70,6 +70,10 @@ class Activations:
         names = self.p.texts("instructions", "op_name")[1]
         return is_tensorflow(self.op_names) or bool(matching(names, ARGUMENTS).any())
 
+    def is_whole(self, function: str) -> bool:
+        """Return whether the program is this function, by the op_names."""
+        return bool(matching(self.op_names, rf"^p?jit\({re.escape(function)}\)/").any())
+
     def of_op_name(self, by_name: Ints) -> Ints:
         """Return for each value what holds for its op_name, -1 without one."""
         return take(by_name, self.op_codes)
@@ -254,20 +258,6 @@ class Activations:
         plain = {re.sub(r"_?\d+$", "", name) for name in last}
         scopes_only = [n for n in plain if n not in _CONTROL and not re.fullmatch(_PRIMITIVE, n)]
         return tuple(sorted(name for name in scopes_only if name.isidentifier()))
-
-    def common_scope(self, values: Ints) -> tuple[str | None, Mask]:
-        """Return the folded scope that most bytes of these values have, and which of them have it.
-
-        Names are completed by their origins.
-        """
-        codes, names = encoded(source_columns(self.p, values)["op_name"])
-        scope, texts = encoded(scopes(pc.cast(names, pa.string()), fold=True))
-        code = take(scope, codes)
-        if not (code >= 0).any():
-            return None, np.zeros(len(values), bool)
-        common = int(np.bincount(code[code >= 0], self.p.extent[values][code >= 0]).argmax())
-        members: Mask = code == common
-        return texts[common].as_py() or None, members
 
     # -- arguments ---------------------------------------------------------------------------------
 

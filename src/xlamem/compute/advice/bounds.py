@@ -7,7 +7,7 @@ import numpy as np
 from ..columns import Ints, Mask
 from ..layout import LIVE_OUT, TEMP, TEMP_IN_OUTPUT
 from .activations import Activations
-from .intervention import Confidence, Intervention, Kind, largest_first
+from .intervention import Confidence, Intervention, Kind, common_scope, largest_first
 from .what_if import Change, WhatIf
 
 VMEM, VMEM_SHARE = 64 << 20, 0.4
@@ -59,7 +59,7 @@ def of_values(
     order = largest_first(a.w, values)
     if scope is None:
         # The row has the shape and the source line of the first buffer, which must be one of the scope.
-        scope, members = a.common_scope(order)
+        scope, members = common_scope(a.p, order)
         order = np.concatenate([order[members], order[~members]])
     confidence: Confidence = "likely" if lower > 0 else "try"
     return Intervention(kind, order, change, lower, upper, confidence, text, scope=scope, names=names)

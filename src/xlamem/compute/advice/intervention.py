@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from ... import kernels as pc
-from ..columns import Ints, arrow_array, encoded, take
+from ..buffer_names import source_columns
+from ..columns import Ints, Mask, arrow_array, encoded, take
+from ..op_names import scopes
 from ..program import Program
 from .what_if import Change, WhatIf
 
@@ -47,11 +49,28 @@ class Intervention:
     parameter: int | None = None
     scope: str | None = None
     function: str | None = None
+    line: tuple[str, int] | None = None
+    """File and line that compute the first of these values in the function, instead of in what it calls."""
     names: tuple[str, ...] = field(default=())
 
 
 def largest_first(w: WhatIf, values: Ints) -> Ints:
     return values[np.argsort(-w.p.extent[values], kind="stable")]
+
+
+def common_scope(p: Program, values: Ints) -> tuple[str | None, Mask]:
+    """Return the folded scope that most bytes of these values have, and which of them have it.
+
+    Names are completed by their origins.
+    """
+    codes, names = encoded(source_columns(p, values)["op_name"])
+    scope, texts = encoded(scopes(pc.cast(names, pa.string()), fold=True))
+    code = take(scope, codes)
+    if not (code >= 0).any():
+        return None, np.zeros(len(values), bool)
+    common = int(np.bincount(code[code >= 0], p.extent[values][code >= 0]).argmax())
+    members: Mask = code == common
+    return texts[common].as_py() or None, members
 
 
 def argument_names(w: WhatIf, values: Ints, number: Ints) -> pa.Array:

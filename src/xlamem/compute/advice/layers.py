@@ -39,7 +39,7 @@ class Layers(NamedTuple):
     layer: Ints
     """Layer of each value, from 0."""
     function: Function | None = None
-    """The function that runs once per layer, of layers without a number."""
+    """The function that runs once per layer, of layers without a number, and what it says of these values."""
     are_stages: bool = False
     """Whether they have different sizes, as the blocks of a U-Net."""
 
@@ -90,7 +90,9 @@ class LayerActivations(LoopActivations):
         runs = calls if in_loop else runs
         functions = Functions(self.p.optional("frames"), frames)
         weight = np.where(2 * runs.times > runs.n, extent, 0)
-        function = functions.innermost(weight, IN_FUNCTION, in_loop=in_loop) if runs.n > 1 else None
+        # A part of a layer may run several times in it. Two values of many layers may be of something else.
+        surplus = np.where((weight > 0) | (runs.times > 2), extent, -extent) if in_loop else None
+        function = functions.innermost(weight, IN_FUNCTION, in_loop=in_loop, surplus=surplus) if runs.n > 1 else None
         if function is None:
             # A CPU would need one loop for them.
             yield from self._stages(values, functions) if self.p.tables.platform != "cpu" else ()
@@ -98,7 +100,7 @@ class LayerActivations(LoopActivations):
         members = function.calls & (runs.times > 1)
         if runs.n == 2 and not self.is_product[values[members]].any():
             return  # perhaps the terms of a sum
-        yield Layers("", values[members], runs.layer[members], function)
+        yield Layers("", values[members], runs.layer[members], function.among(members))
 
     def _stages(self, values: Ints, functions: Functions) -> Iterator[Layers]:
         """Find layers of different sizes, as the blocks of a U-Net: the calls of a function.
@@ -117,7 +119,7 @@ class LayerActivations(LoopActivations):
         first = np.flatnonzero(times == with_most_bytes(times, extent))
         begins = np.sort(start[first[line[first] == line[first[start[first].argmin()]]]])
         layer = np.maximum(np.searchsorted(begins, start, "right") - 1, 0)
-        yield Layers("", values, layer, function, are_stages=True)
+        yield Layers("", values, layer, function.among(function.calls), are_stages=True)
 
     def _runs(self, values: Ints, *columns: Ints) -> _Runs:
         """Return how often what these columns describe, with the same name and dimensions, computes a value."""

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from ... import kernels as pc
 from ..columns import Ints, Mask, encoded, take
-from ..layout import TEMP
+from ..layout import DONATED, PARAMETER, TEMP
 from ..op_names import matching
 from ..tiles import tiled_dimensions
-from .intervention import MARGIN, MIN_SHARE, Intervention, joined_by_and, largest_first
+from .intervention import MARGIN, MIN_SHARE, Intervention, common_scope, joined_by_and, largest_first
 from .what_if import Change, WhatIf
 
 SHAPES_UPPER = 1.05
@@ -71,11 +71,26 @@ def _shape(w: WhatIf, texts: list[str], values: Ints, padding: Ints, counts: Mas
         f"The layout makes {array} {times:.1f} times as large{': it pads ' if padded else ''}{padded}. "
         f"{also}Merge its dimensions (reshape it to one), put a long one last, or choose sizes that need no padding."
     )
-    order = largest_first(w, values[counts[values]])
+    scope, order = _named_first(w, largest_first(w, values[counts[values]]), shape)
     # The compiler may need a copy in the other layout.
     lower = min(-int((p.extent - padding)[order].max(initial=0)), -int(MARGIN * w.peak))
     upper = int(SHAPES_UPPER * estimate) if others else estimate  # parts of the array have more shapes
-    return Intervention("shape", order, change, lower, upper, "try", text)
+    return Intervention("shape", order, change, lower, upper, "try", text, scope=scope)
+
+
+def _named_first(w: WhatIf, values: Ints, shape: str) -> tuple[str | None, Ints]:
+    """Return the scope that most bytes of this shape have, and the values with those of both first.
+
+    If arguments have this shape, these count: what is computed from them has it because of them.
+    """
+    p = w.p
+    named = np.array([text == shape for text in p.value_text("shape", values).to_pylist()], bool)
+    arguments = named & np.isin(p.category[p.owner[values]], (PARAMETER, DONATED))
+    named = arguments if arguments.any() else named
+    scope, members = common_scope(p, values[named])
+    rank = np.where(named, 1, 2)
+    rank[np.flatnonzero(named)[members]] = 0
+    return scope, values[np.argsort(rank, kind="stable")]
 
 
 def small_slots(w: WhatIf) -> Iterator[Intervention]:

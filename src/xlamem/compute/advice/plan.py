@@ -40,6 +40,8 @@ from .what_if import Change, WhatIf
 
 TRY = "Try it, then compare `xlamem peak`."
 """What the text of an intervention ends with if the compiler decides how much it saves."""
+MAY_COST = "It may also cost memory."
+"""What is said before if the lower bound is below 0."""
 COSTLY = ("batch", "dtype")
 """Kinds of interventions that change what is computed, or how much at a time."""
 ADVICE_KINDS: tuple[str, ...] = get_args(Kind)
@@ -237,7 +239,7 @@ class _Together:
 def _table(w: WhatIf, found: list[Intervention], planned: list[int] | None) -> pa.Table:
     p, value = w.p, np.array([i.values[0] for i in found], np.int64)
     columns: dict[str, Any] = {name: [getattr(i, name) for i in found] for name in _FROM_INTERVENTION}
-    columns["action"] = [f"{i.action} {TRY}" if i.confidence == "try" else i.action for i in found]
+    columns["action"] = [_action(i) for i in found]
     columns["rank"] = np.arange(len(found))
     columns["names"] = [",".join(i.names) or None for i in found]
     columns["n_buffers"] = [len(i.values) for i in found]
@@ -247,10 +249,18 @@ def _table(w: WhatIf, found: list[Intervention], planned: list[int] | None) -> p
         columns[name] = p.value_text(name, value)
     columns["allocation"] = p.allocation_ids[p.owner[value]]
     source = source_columns(p, value)
-    columns |= {name: source[name] for name in ("source_file", "source_line")}
+    places = zip(found, source["source_file"].to_pylist(), source["source_line"].to_pylist(), strict=True)
+    lines = [i.line or (file, line) for i, file, line in places]
+    columns |= {"source_file": [file for file, _ in lines], "source_line": [line for _, line in lines]}
     in_plan = [None if planned is None else i in planned for i in range(len(found))]
     columns["in_plan"] = pa.array(in_plan, pa.bool_())
     return computed_table("advice", {name: _column(name, values) for name, values in columns.items()})
+
+
+def _action(i: Intervention) -> str:
+    if i.confidence != "try":
+        return i.action
+    return f"{i.action} {MAY_COST} {TRY}" if i.lower < 0 else f"{i.action} {TRY}"
 
 
 _FROM_INTERVENTION = ("kind", "lower", "upper", "confidence", "argument", "parameter", "scope", "function")

@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..callers import Function
 from ..clones import are_clones
 from ..columns import Ints
 from ..layout import MAX_TOTAL_BYTES
 from .bounds import of_values, with_vmem
-from .intervention import Intervention
+from .intervention import Intervention, common_scope, joined_by_and
 from .layers import LayerActivations, Layers
 from .stacks import Stacks
 from .what_if import Change, sum_of
@@ -28,6 +29,8 @@ MIN_PRODUCTS = 1.5
 """Mean number of matrix products in what is a layer, and no helper of one."""
 MAX_CHUNK = 1 << 12
 """Maximum number of iterations in a chunk."""
+MAX_CALLS = 3
+"""Maximum number of lines that call a function of which the text names all."""
 BODY_INPUT = "body_input"
 """Name for what a loop passes to its next iteration."""
 POLICY = "jax.checkpoint_policies.save_only_these_names"
@@ -77,7 +80,7 @@ def _similar(a: LayerActivations, stacks: Sequence[Stacks]) -> Iterator[_Loops]:
     """Group loops with as many iterations and the same scope except for numbers, such as those of recurrent layers."""
     groups: dict[tuple[int, bool, str | int], list[Stacks]] = {}
     for s in stacks:
-        scope = a.common_scope(s.values)[0] or ""
+        scope = common_scope(a.p, s.values)[0] or ""
         groups.setdefault((s.trips, s.checkpointed, scope if "*" in scope else s.loop), []).append(s)
     for group in groups.values():
         parts: list[Stacks] = []
@@ -117,7 +120,7 @@ def _recomputed_layers(a: LayerActivations, layers: Layers) -> Intervention:
     change, lower, upper = _without_layers(a, layers, certain=not by_policy)
     these, how = "these layers", "Wrap each of these layers in jax.checkpoint."
     if layers.function:
-        code = f"the code in `{layers.function.name}` that runs several times"
+        code = f"the code in `{layers.function.name}` that runs several times{_called_at(a, layers.function)}"
         these, how = f"the layers ({code})", f"Wrap each layer in jax.checkpoint: {code}."
     if a.is_tensorflow:
         how, names = RECOMPUTE_GRAD, ()
@@ -131,7 +134,24 @@ def _recomputed_layers(a: LayerActivations, layers: Layers) -> Intervention:
         how, names = f"The policy of jax.checkpoint keeps activations of these layers. {LESS}", ()
     text, scope = f"{how}{_policy(names)}", layers.family or None
     found = of_values(a, "recompute", layers.values, change, (lower, upper), text, scope=scope, names=names)
-    return replace(found, function=layers.function.name if layers.function else None)
+    return _in_function(a, layers.function, found, layers.values) if layers.function else found
+
+
+def _called_at(a: LayerActivations, function: Function) -> str:
+    """Say which lines call a function: not that of jax.jit, which is no part of the model."""
+    lines = function.called_at
+    if not lines or a.is_whole(function.name):
+        return ""
+    if len(lines) > MAX_CALLS:
+        lines = *lines[: MAX_CALLS - 1], f"{len(lines) - MAX_CALLS + 1:,} other lines"
+    return f" (called at {joined_by_and(lines)})"
+
+
+def _in_function(a: LayerActivations, function: Function, found: Intervention, values: Ints) -> Intervention:
+    """Return an intervention on values that a function computes, with the line in it of the first one."""
+    line = int(function.lines[np.flatnonzero(values == found.values[0])[0]])
+    is_known = line >= 0 and not a.is_whole(function.name)
+    return replace(found, function=function.name, line=(function.file, line) if is_known else None)
 
 
 def _without_layers(a: LayerActivations, layers: Layers, *, certain: bool) -> tuple[Change, int, int]:

@@ -46,12 +46,10 @@ function row(advice: Advice, most: number, select: () => void): HTMLElement {
   );
 }
 
+/** A lower bound of 0 or less is no promise; the title has it. */
 function range({ lower, upper }: Advice): string {
-  return lower === upper ? size(upper) : `${signed(lower)} to ${size(upper)}`;
-}
-
-function signed(bytes: number): string {
-  return bytes < 0 ? `\u2212${size(-bytes)}` : size(bytes);
+  if (lower === upper) return size(upper);
+  return lower > 0 ? `${size(lower)} to ${size(upper)}` : `up to ${size(upper)}`;
 }
 
 function title({ lower, upper }: Advice): string {
