@@ -207,7 +207,7 @@ def test_layers() -> None:
 
 def test_calls() -> None:
     (row,) = advice(STORED / "tpu-calls" / "base", "recompute")
-    code = "the code in `block` that runs several times (called at interventions.py:112)"
+    code = "the code in `block` that runs several times, called at interventions.py:112"
     assert row["action"] == f"Wrap each layer in jax.checkpoint: {code}."
     assert row["source_line"] in (105, 106)
     assert row["source_file"].endswith("interventions.py")

@@ -8,6 +8,7 @@ from typing import Any
 
 import attacks
 import numpy as np
+import pyarrow as pa
 import pytest
 from advice_programs import Buffer, Make, Row, advice, argument, loop, output, program
 from attacks import value
@@ -248,7 +249,7 @@ def test_calls_of_a_function_are_layers(
 ) -> None:
     """No scope has a number. The function is the innermost one that runs once per layer, and the line is in it."""
     rows = step_of_layers(make, layers, hlo=stack_frames(*stacks))
-    called = f" (called at {' and '.join(f'train.py:{n}' for n in calls.split(', '))})" if calls else ""
+    called = f", called at {' and '.join(f'train.py:{n}' for n in calls.split(', '))}" if calls else ""
     action = f"Wrap each layer in jax.checkpoint: the code in `{function}` that runs several times{called}."
     wanted = [(action, function, line)] if function else []
     assert [(r["action"].partition(" It may")[0], r["function"], r["source_line"]) for r in rows] == wanted
@@ -256,8 +257,8 @@ def test_calls_of_a_function_are_layers(
 
 @pytest.mark.parametrize(
     ("lines", "text"),
-    [(1, " (called at train.py:0)"), (3, " (called at train.py:0, train.py:1 and train.py:2)"),
-     (5, " (called at train.py:0, train.py:1 and 3 other lines)"), (0, "")],
+    [(1, ", called at train.py:0"), (3, ", called at train.py:0, train.py:1 and train.py:2"),
+     (5, ", called at train.py:0, train.py:1 and 3 other lines"), (0, "")],
 )  # fmt: skip
 def test_where_a_function_is_called(lines: int, text: str) -> None:
     """The function that jax.jit compiles is called by no line of the model."""
@@ -271,6 +272,18 @@ def test_where_a_function_is_called(lines: int, text: str) -> None:
 def test_the_function_that_is_compiled(function: str, found: bool, make: Make) -> None:
     dump = program(make, [Buffer("h", "f32[8]", (0, 1), "jit(f)/jit(g)/mul")], "tpu")
     assert LayerActivations(WhatIf(program_of(dump))).is_whole(function) == found
+
+
+@pytest.mark.parametrize(
+    ("file", "found"),
+    [("/v/site-packages/flax/linen/module.py", True), ("/v/site-packages/flax/nnx/module.py", False), (None, False)],
+)
+def test_flax_linen_has_its_own_checkpoint(file: str | None, found: bool) -> None:
+    frames = pa.table({"file": pa.array([None, file], pa.string())})
+    a: Any = SimpleNamespace(p=SimpleNamespace(optional=lambda name: frames if file else None))
+    a.is_linen = LayerActivations.is_linen.func(a)
+    assert a.is_linen == found
+    assert ("nn.remat" in rematerialization._in_linen(a)) == found
 
 
 def test_which_layer_computes_the_nth_value_of_a_line() -> None:

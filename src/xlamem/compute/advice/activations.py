@@ -34,6 +34,8 @@ _CHECKPOINT = r"\btranspose\(.*\b(?:checkpoint|remat\d*|rematted_computation)/"
 """Op_names of the backward pass of what jax.checkpoint wraps, whether or not something is computed again."""
 _SAVED = r"/reduce_precision$"
 """What JAX names results that a policy of jax.checkpoint saves: it rounds them."""
+_LINEN = r"[/\\]flax[/\\]linen[/\\]"
+"""The folder of Flax Linen, of which the files of stack frames show that it is used."""
 _CONTROL = {
     "while", "body", "cond", "closed_call", "eval_jaxpr", "checkpoint", "rematted_computation", "scan", "shard_map",
     "branch", "jvp",
@@ -69,6 +71,12 @@ class Activations:
         """Whether it is a program of TensorFlow: by its backward pass, or the name of all arguments."""
         names = self.p.texts("instructions", "op_name")[1]
         return is_tensorflow(self.op_names) or bool(matching(names, ARGUMENTS).any())
+
+    @cached_property
+    def is_linen(self) -> bool:
+        """Whether modules of Flax Linen compute it, by the files of the stack frames."""
+        frames = self.p.optional("frames")
+        return frames is not None and bool(matching(encoded(frames["file"])[1], _LINEN).any())
 
     def is_whole(self, function: str) -> bool:
         """Return whether the program is this function, by the op_names."""

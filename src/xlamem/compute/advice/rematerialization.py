@@ -101,7 +101,7 @@ def _recomputed_loops(a: LayerActivations, loops: _Loops) -> Intervention:
     how = f"Recompute the activations of {loops}: scan over jax.checkpoint(body)."
     if loops.first.checkpointed:
         how = f"The policy of jax.checkpoint keeps activations of {loops}. {LESS}"
-    text = f"{how} They are stacked over {loops.first.trips:,} iterations.{_policy(names)}"
+    text = f"{how}{_in_linen(a)} They are stacked over {loops.first.trips:,} iterations.{_policy(names)}"
     bounds = int(LOOP_LOWER * a.w.saved(change)), with_vmem(a.w, int(LOOP_UPPER * a.w.saved(best)))
     return of_values(a, "recompute", loops.values, change, bounds, text, names=names)
 
@@ -132,7 +132,7 @@ def _recomputed_layers(a: LayerActivations, layers: Layers) -> Intervention:
         )
     if by_policy:
         how, names = f"The policy of jax.checkpoint keeps activations of these layers. {LESS}", ()
-    text, scope = f"{how}{_policy(names)}", layers.family or None
+    text, scope = f"{how}{_in_linen(a)}{_policy(names)}", layers.family or None
     found = of_values(a, "recompute", layers.values, change, (lower, upper), text, scope=scope, names=names)
     return _in_function(a, layers.function, found, layers.values) if layers.function else found
 
@@ -144,7 +144,7 @@ def _called_at(a: LayerActivations, function: Function) -> str:
         return ""
     if len(lines) > MAX_CALLS:
         lines = *lines[: MAX_CALLS - 1], f"{len(lines) - MAX_CALLS + 1:,} other lines"
-    return f" (called at {joined_by_and(lines)})"
+    return f", called at {joined_by_and(lines)}"
 
 
 def _in_function(a: LayerActivations, function: Function, found: Intervention, values: Ints) -> Intervention:
@@ -188,6 +188,11 @@ def _without_layers(a: LayerActivations, layers: Layers, *, certain: bool) -> tu
     is_known = certain and (is_tpu or a.is_tensorflow) and a.has_uses and estimate > 0
     is_known &= products >= MIN_PRODUCTS and not is_recomputed
     return change, int(LAYER_LOWER * estimate) if is_known else -largest, upper
+
+
+def _in_linen(a: LayerActivations) -> str:
+    """Say how Flax Linen calls jax.checkpoint, which fails on its modules."""
+    return " In Flax Linen, jax.checkpoint is nn.remat." if a.is_linen else ""
 
 
 def _policy(names: tuple[str, ...]) -> str:
