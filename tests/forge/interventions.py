@@ -386,6 +386,35 @@ def pixels(n: int = 1 << 21, merged: bool = False) -> Program:
     return brighten, [array(*shape), array(*shape)]
 
 
+def tables(sparse: bool = False, batch: int = 4096, width: int = 128) -> Program:
+    """A recommender: two tables, of which each step reads few rows, with accumulated squares of gradients (Adagrad)."""
+
+    def loss(rows: Any, weights: Any, clicked: jax.Array) -> jax.Array:
+        user, item = (jnp.tanh(row @ w) for row, w in zip(rows, weights, strict=True))
+        return jnp.mean(jax.nn.softplus(-clicked * (user * item).sum(-1)))
+
+    def read(params: Any, ids: jax.Array) -> Any:
+        return [table[ids[:, i]] for i, table in enumerate(params)]
+
+    def updated(table: jax.Array, squares: jax.Array, gradient: jax.Array) -> Any:
+        squares = squares + gradient * gradient
+        return table - 0.01 * gradient / (jnp.sqrt(squares) + 1e-6), squares
+
+    def step(params: Any, squares: Any, weights: Any, ids: jax.Array, clicked: jax.Array) -> Any:
+        if not sparse:
+            gradients = jax.grad(lambda params: loss(read(params, ids), weights, clicked))(params)
+            return [updated(*each) for each in zip(params, squares, gradients, strict=True)]
+        gradients = jax.grad(loss)(read(params, ids), weights, clicked)
+        found = []
+        for i, (table, square) in enumerate(zip(params, squares, strict=True)):
+            rows = updated(table[ids[:, i]], square[ids[:, i]], gradients[i])
+            found.append([a.at[ids[:, i]].set(b) for a, b in zip((table, square), rows, strict=True)])
+        return found
+
+    params = [array(300_000, width), array(200_000, width)]
+    return step, [params, params, [array(width, 64)] * 2, array(batch, 2, dtype=jnp.int32), array(batch)]
+
+
 def inference(batch: int = 6144, wide: int = 2048) -> Program:
     """A control: donating the input saves nothing, because no output has its size."""
 
@@ -444,6 +473,7 @@ CASES = {
     "undonated_cache": Case(cache, {"base": NOTHING, "carry": ({"carried": True}, (1,))}, ("tpu",)),
     "averages": Case(averages, {"base": NOTHING, "donate": ({}, (0,)), "dtype": ({"dtype": jnp.bfloat16}, ())}),
     "small_arrays": Case(small_arrays, {"base": NOTHING, "slots": ({"joined": True}, ())}, ("tpu",)),
+    "tables": Case(tables, {"base": ({}, (0, 1)), "sparse": ({"sparse": True}, (0, 1))}),
     "pixels": Case(pixels, {"base": NOTHING, "shape": ({"merged": True}, ())}, ("tpu",)),
     "inference": Case(inference, {"base": NOTHING, "donate": ({}, (1,))}),
 }

@@ -35,6 +35,7 @@ from .rematerialization import chunks, offloads, recomputations
 from .sample_gradients import gradients_of_samples
 from .selections import selected_products
 from .sharding import unsharded_arguments
+from .table_gradients import gradients_of_tables
 from .tuples import unread_elements
 from .what_if import Change, WhatIf
 
@@ -67,6 +68,7 @@ _OF_ACTIVATIONS: tuple[Callable[[LayerActivations], Iterator[Intervention]], ...
     carried_stacks,
     selected_products,
     gradients_of_samples,
+    gradients_of_tables,
     smaller_batches,
 )
 
