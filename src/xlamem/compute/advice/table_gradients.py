@@ -40,7 +40,8 @@ def gradients_of_tables(a: LayerActivations) -> Iterator[Intervention]:
     tables = np.setdiff1d(table[gradients[are_few]], np.union1d(others, table[gradients[(rows > 0) & ~are_few]]))
     of_tables = np.isin(table[gradients], tables)
     if of_tables.any():
-        yield _of_rows(a, largest_first(a.w, gradients[of_tables]), np.isin(table, tables), int(rows[of_tables].max()))
+        alike, at_best = np.isin(table, tables), np.isin(table, table[gradients])
+        yield _of_rows(a, largest_first(a.w, gradients[of_tables]), alike, at_best, int(rows[of_tables].max()))
 
 
 def _rows_added(a: LayerActivations, gradients: Ints) -> Ints:
@@ -58,12 +59,15 @@ def _rows_added(a: LayerActivations, gradients: Ints) -> Ints:
     return found
 
 
-def _of_rows(a: LayerActivations, gradients: Ints, alike: Mask, rows: int) -> Intervention:
-    """Return the intervention on gradients of tables; `alike` has the dimensions of one."""
+def _of_rows(a: LayerActivations, gradients: Ints, alike: Mask, at_best: Mask, rows: int) -> Intervention:
+    """Return the intervention on gradients of tables; values that are `alike` have the dimensions of one.
+
+    `at_best` are those with the dimensions of any table: whoever changes some of them may change all.
+    """
     p, w = a.p, a.w
     change = Change(0, -a.only_in_slots(gradients))
     # Copies, and what the program computes from the gradients, have all rows, too.
-    best = w.only(a.with_slot_mates(w.in_arena & alike & (a.phase != FORWARD)))
+    best = w.only(a.with_slot_mates(w.in_arena & at_best & (a.phase != FORWARD)))
     upper = with_vmem(w, int(TABLES_UPPER * w.saved(Change(0, -best)))) + w.lost_by(best)
     # XLA may have to copy the tables that are updated.
     lower = -min(int(p.extent[gradients].sum(dtype=np.float64)), MAX_TOTAL_BYTES)
