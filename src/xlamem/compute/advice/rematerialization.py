@@ -191,8 +191,8 @@ def _without_layers(a: LayerActivations, layers: Layers, *, certain: bool) -> tu
 
 
 def _in_linen(a: LayerActivations) -> str:
-    """Say how Flax Linen calls jax.checkpoint, which fails on its modules."""
-    return " In Flax Linen, jax.checkpoint is nn.remat." if a.is_linen else ""
+    """Say what Flax Linen has instead of jax.checkpoint, which fails on its modules."""
+    return " (In Flax Linen: nn.remat.)" if a.is_linen else ""
 
 
 def _policy(names: tuple[str, ...]) -> str:
