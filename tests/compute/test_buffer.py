@@ -214,6 +214,21 @@ def test_labels_of_what_an_operation_reads(label: str, wanted: str, make: Callab
     assert xlamem.buffer(dump, label).value["instruction"] == wanted
 
 
+@pytest.mark.parametrize(("label", "wanted"), [("exp", "v.0"), ("…exp", "v.1"), ("…b/exp", "v.0"), ("b/…", None)])
+def test_a_shortened_label_may_begin_within_a_component(
+    label: str, wanted: str | None, make: Callable[..., Path]
+) -> None:
+    names = ["jit(f)/b/exp", "jit(f)/b/my_exp"]
+    values = [attacks.value(i, f"v.{i}", 8 + 8 * i, 16 * i) for i in range(2)]
+    records = [attacks.record(i, f"v.{i}", attacks.op_name(name)) for i, name in enumerate(names)]
+    dump = xlamem.read(make(attacks.dump(values, records=records, ranges=["v.0{}:0-3", "v.1{}:0-3"])))
+    if wanted:
+        assert xlamem.buffer(dump, label).value["instruction"] == wanted
+    else:
+        with pytest.raises(xlamem.UsageError, match="no buffer"):
+            xlamem.buffer(dump, label)
+
+
 def test_names_of_instructions_come_before_labels(make: Callable[..., Path]) -> None:
     values = [attacks.value(0, "dot"), attacks.value(1, "v.1", offset=8)]
     records = [attacks.record(0, "dot"), attacks.record(1, "v.1", attacks.op_name("jit(f)/dot"))]
