@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
 import pytest
 from advice_programs import KIB, Buffer, Make, Row, advice, argument, loop, output, program
 from attacks import value
 
 import xlamem
 from xlamem import compute
+from xlamem.compute.advice import collectives
 from xlamem.compute.advice.argument_types import narrower_arguments
 from xlamem.compute.advice.what_if import WhatIf
 from xlamem.compute.program import program as program_of
@@ -499,3 +505,10 @@ def test_gradients_of_gathered_weights(shape: str, make: Make) -> None:
 def test_weights_of_one_layer_that_are_gathered(make: Make) -> None:
     """There is nothing to advise: a loop gathers one layer at a time already."""
     assert not advice(program(make, gathered("f32[1,16,32]", "f32[4,4,32]")), "collective")
+
+
+def test_slices_of_an_argument_that_is_the_first_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collectives, "dimensions", lambda p: (np.array([0, 1, 1]), pa.array(["4,4,32", "16,32"])))
+    monkeypatch.setattr(collectives, "origins", lambda p: SimpleNamespace(argument=np.array([0, 0, -1])))
+    w: Any = SimpleNamespace(p=SimpleNamespace(representative=np.array([0])))
+    assert collectives._are_slices(w).tolist() == [False, True, False]
