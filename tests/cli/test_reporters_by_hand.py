@@ -753,7 +753,7 @@ def test_plans(plan: tuple[int, int, int, bool], text: str) -> None:
     p: Any = SimpleNamespace(**dict(zip(("budget", "saved", "n", "is_reached"), plan, strict=True)))
     assert advice._about_plan(p, 100, is_empty=False) == text
     assert advice._how_to_see(p, [{}] * 3, [{}] * 2) == advice._how_to_see(None, [], []) == "--limit shows more"
-    assert advice._how_to_see(p, [{}] * 2, [{}] * 2) == "shown without a budget"
+    assert advice._how_to_see(p, [{}] * 2, [{}] * 2) == "not needed for the budget; listed without it"
 
 
 def test_a_plan_without_advice() -> None:
@@ -771,7 +771,7 @@ def test_a_plan_without_advice() -> None:
         (None, 2, [1, 2], "1 other intervention: --limit shows more"),
         (0, None, [1, 2, 3], ""),
         (0, 1, [1], "2 other interventions: --limit shows more"),
-        (2, None, [1, 3], "1 other intervention: shown without a budget"),
+        (2, None, [1, 3], "1 other intervention: not needed for the budget; listed without it"),
         (2, 1, [1], "2 other interventions: --limit shows more"),
     ],
 )

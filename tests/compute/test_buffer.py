@@ -214,14 +214,20 @@ def test_labels_of_what_an_operation_reads(label: str, wanted: str, make: Callab
     assert xlamem.buffer(dump, label).value["instruction"] == wanted
 
 
-@pytest.mark.parametrize(("label", "wanted"), [("exp", "v.0"), ("…exp", "v.1"), ("…b/exp", "v.0"), ("b/…", None)])
-def test_a_shortened_label_may_begin_within_a_component(
-    label: str, wanted: str | None, make: Callable[..., Path]
-) -> None:
-    names = ["jit(f)/b/exp", "jit(f)/b/my_exp"]
-    values = [attacks.value(i, f"v.{i}", 8 + 8 * i, 16 * i) for i in range(2)]
+@pytest.mark.parametrize(
+    ("label", "wanted"),
+    [
+        ("exp", "v.0"), ("…exp", "v.1"), ("…b/exp", "v.0"), ("b/e…", "v.0"), ("b/m…xp", "v.1"), ("b", "v.1"),
+        ("a,b->c", "v.2"), ("a,b->…/sin", "v.2"), ("b->c", None), ("…b->c", "v.2"), ("c/…", None),
+    ],
+)  # fmt: skip
+def test_labels_that_a_screen_shortens_and_scopes(label: str, wanted: str | None, make: Callable[..., Path]) -> None:
+    """Of several, it is the largest. A scope is found if nothing else has this name."""
+    names = ["jit(f)/b/exp", "jit(f)/b/my_exp", "jit(f)/a,b->c/sin"]
+    values = [attacks.value(i, f"v.{i}", 16 + 16 * (i == 1), 32 * i) for i in range(3)]
     records = [attacks.record(i, f"v.{i}", attacks.op_name(name)) for i, name in enumerate(names)]
-    dump = xlamem.read(make(attacks.dump(values, records=records, ranges=["v.0{}:0-3", "v.1{}:0-3"])))
+    ranges = [f"v.{i}{{}}:0-3" for i in range(3)]
+    dump = xlamem.read(make(attacks.dump(values, records=records, ranges=ranges)))
     if wanted:
         assert xlamem.buffer(dump, label).value["instruction"] == wanted
     else:

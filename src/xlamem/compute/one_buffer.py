@@ -87,8 +87,8 @@ def buffer(dump: DumpLike, name: str | int) -> Buffer:
     name
         A value_id, or the name of an instruction that defines the value or is another of its positions. A shape index
         (`while.10{24}`) selects one of several values; without it, the largest is meant. Or a label that screens print,
-        such as ``params['w']``: it selects the largest of the buffers with this label that occupy memory at the peak
-        of their space, or else the largest.
+        such as ``params['w']``, a scope, or a name with an ellipsis: it selects the largest of the buffers with this
+        label that occupy memory at the peak of their space, or else the largest.
 
     Raises
     ------
@@ -179,17 +179,19 @@ def _suggestion(names: pa.Array, text: str) -> str:
 def _labeled(p: Program, label: str) -> Ints:
     """Return the rows in `values` of the buffers that screens call so.
 
-    Their op_name, without JAX's wrappers, is the name or ends with it after a slash. Those that occupy memory at the
-    peak of their space are first, then the largest.
+    Their op_name, without JAX's wrappers, is the name or ends with it after a slash, or else is in a scope that does.
+    An ellipsis stands for what a screen leaves out. Those that occupy memory at the peak of their space are first, then
+    the largest.
     """
     match = _LABEL.match(label)
-    name = match["name"] if match else label
-    pattern = re.escape(name.removeprefix("…")).replace(r"\*", r"\d+")
-    if not pattern:
+    parts = [re.escape(part).replace(r"\*", r"\d+") for part in (match["name"] if match else label).split("…")]
+    if not any(parts):
         return np.empty(0, np.int64)
     codes, op_names = encoded(source_columns(p, np.arange(len(p.size)))["op_name"])
-    start = "" if name.startswith("…") else "(?:^|/)"
-    called = matching(plain_names(pc.cast(op_names, pa.string())), f"{start}{pattern}$")
+    texts, pattern = plain_names(pc.cast(op_names, pa.string())), f"(?:^|/){'.*'.join(parts)}"
+    called = matching(texts, f"{pattern}$")
+    if not called.any():
+        called = matching(texts, f"{pattern}/")
     rows = np.flatnonzero(flags_of(called, codes))
     called_so = _are_related(p, rows, match["relation"] if match else None)
     rows = rows[called_so] if called_so.any() else rows

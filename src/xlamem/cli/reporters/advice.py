@@ -112,7 +112,9 @@ def _rematerializes(dump: Dump, total: int) -> str:
 
 
 def _how_to_see(plan: Plan | None, listed: list[Row], shown: list[Row]) -> str:
-    return "--limit shows more" if len(shown) < len(listed) or plan is None else "shown without a budget"
+    if len(shown) < len(listed) or plan is None:
+        return "--limit shows more"
+    return "not needed for the budget; listed without it"
 
 
 def _summary(dump: Dump, rows: list[Row], plan: Plan | None, total: int) -> str:
