@@ -101,10 +101,12 @@ def test_the_maps_of_a_comparison_follow_its_waterfall_and_each_other(page_of: W
     assert [part.is_visible() for part in maps.locator(".map").all()] == [True, True]
 
     changes.get_by_role("button", name="In use at the peak").click()
+    settle(page)
     row = page.locator("button.row-label").first
     row.click()
     settle(page)  # drawing replaces the buttons
     page.get_by_role("button", name="Show new and gone buffers").click()
+    settle(page)
     maps.locator(".status", has_text="other side").wait_for()
     assert row.get_attribute("aria-pressed") == "false"
     row.click()
