@@ -106,6 +106,7 @@ def test_the_maps_of_a_comparison_follow_its_waterfall_and_each_other(page_of: W
     row.click()
     settle(page)  # drawing replaces the buttons
     page.get_by_role("button", name="Show new and gone buffers").click()
+    page.mouse.move(0, 0)  # rows that the pointer is over are highlighted
     settle(page)
     maps.locator(".status", has_text="other side").wait_for()
     assert row.get_attribute("aria-pressed") == "false"
