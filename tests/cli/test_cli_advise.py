@@ -97,9 +97,10 @@ def test_rows_of_a_helper_say_where_it_is_called(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(reporter, "calls_to", lambda dump, value: calls)
     monkeypatch.setattr(reporter, "shared_lines", lambda frames: {"/x/nn.py:1", "/x/nn.py:2"})
     row = {"rank": 0, "value_id": 7, "function": None, "source_file": "/x/nn.py", "source_line": 1}
+    dump: Any = SimpleNamespace(frames=None)
 
     def sites(**others: Any) -> dict[int, str]:
-        return reporter._calls_of_helpers(SimpleNamespace(frames=None), [row | others])  # type: ignore[arg-type]
+        return reporter._calls_of_helpers(dump, [row | others])
 
     assert sites() == {0: "called at nn.py:3 (block)"}
     assert sites(source_line=3) == sites(function="block") == sites(value_id=None) == sites(source_file=None) == {}
