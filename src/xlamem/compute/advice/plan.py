@@ -42,7 +42,7 @@ from .what_if import Change, WhatIf
 TRY = "Try it, then compare `xlamem peak`."
 """What the text of an intervention ends with if the compiler decides how much it saves."""
 MAY_COST = "It may also cost memory."
-"""What is said before if the lower bound is below 0."""
+"""Precedes `TRY` if the lower bound is below 0."""
 COSTLY = ("batch", "dtype")
 """Kinds of interventions that change what is computed, or how much at a time."""
 ADVICE_KINDS: tuple[str, ...] = get_args(Kind)

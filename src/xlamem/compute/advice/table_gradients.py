@@ -62,7 +62,7 @@ def _rows_added(a: LayerActivations, gradients: Ints) -> Ints:
 def _of_rows(a: LayerActivations, gradients: Ints, alike: Mask, at_best: Mask, rows: int) -> Intervention:
     """Return the intervention on gradients of tables; values that are `alike` have the dimensions of one.
 
-    `at_best` are those with the dimensions of any table: whoever changes some of them may change all.
+    `at_best` are those with the dimensions of any table, because all tables may get such an update.
     """
     p, w = a.p, a.w
     change = Change(0, -a.only_in_slots(gradients))
