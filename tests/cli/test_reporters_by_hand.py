@@ -704,6 +704,7 @@ def test_other_positions_of_a_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_steps_of_users_stay_whole() -> None:
     """12,450 must not read as 450: the op_name is shortened, and else the middle."""
     use = {"step": 12450, "instruction": "gather_fusion.4", "op_name": "jit(f)/while/body/closed_call/gather"}
+    use |= {"source_file": None, "source_line": None}
     text = buffer._user(use)
     shown = {width: str(buffer._list("read by", [text], [use], 1, width)[0]) for width in (None, 80, 60, 40, 30)}
     assert all("  12,450 " in line for line in shown.values())
@@ -711,6 +712,13 @@ def test_steps_of_users_stay_whole() -> None:
     assert shown[80].endswith(text)
     assert shown[60].endswith("gather_fusion.4  …/closed_call/gather")
     assert all(width is None or len(line) <= width for width, line in shown.items())
+
+
+def test_readers_have_lines() -> None:
+    use = {"step": 9, "instruction": "select.4", "op_name": None, "source_file": "/y/serve.py", "source_line": 57}
+    assert buffer._user(use) == "       9  select.4  serve.py:57"
+    assert buffer._user(use | {"op_name": "jit(f)/select_n"}) == "       9  select.4  serve.py:57  jit(f)/select_n"
+    assert buffer._user(use | {"source_line": None}) == "       9  select.4  serve.py"
 
 
 # -- packings and advice -------------------------------------------------------------------------

@@ -264,7 +264,10 @@ def test_other_screens(capsys: pytest.CaptureFixture[str]) -> None:
         source: Any = SimpleNamespace(name="n" * 30, location="/home/user/dumps/of/yesterday/with/a/name")
         for i, module in enumerate(modules):
             yield from at_widths(f"header {i}", lambda w, m=module: header(source, m, ["it is odd " * 9], w))
-        uses = mixed(9, 10, step=(None, 3, 12345), instruction=("add.1",), op_name=SCOPES)
+        uses = mixed(
+            9, 10, step=(None, 3, 12345), instruction=("add.1",), op_name=SCOPES, source_file=FILES,
+            source_line=(None, 3),
+        )  # fmt: skip
         for n in (0, 3, 9):
             shown = [buffer._user(use) for use in uses[:n]]
             yield from at_widths(f"uses {n}", lambda w, n=n, shown=shown: buffer._list("read by", shown, uses, n, w))

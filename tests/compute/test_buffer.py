@@ -61,6 +61,14 @@ def test_relations_are_those_of_the_tables(name: str) -> None:
             }
 
 
+def test_users_have_lines() -> None:
+    """Of the instruction that reads, not of the buffer that is read."""
+    found = xlamem.buffer(DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload", "copy-start.1")
+    lines = [(u["instruction"], (u["source_file"] or "").rpartition("/")[2], u["source_line"]) for u in found.users]
+    assert lines == [("copy-done.1", "", None), ("multiply_reduce_fusion", "models.py", 373)]
+    assert found.value["source_line"] == 369
+
+
 @pytest.mark.parametrize("name", every(2, ALL))
 def test_mates_share_bytes_and_time(name: str) -> None:
     (source, *_) = xlamem.find(DUMPS / name)

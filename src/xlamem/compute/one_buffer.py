@@ -57,7 +57,8 @@ class Buffer:
     """File, line and function of its source line and of the calls that lead to it, the innermost first, without those
     of installed libraries; empty if the dump has no stack frame for it."""
     users: list[Row]
-    """Instruction, operand and step (None if it is not in the schedule) of each use, in the order of steps."""
+    """Instruction, operand, step (None if it is not in the schedule), op_name and line of each use, in the order of
+    steps."""
     positions: list[Row]
     """Instruction and shape_index of every position of the value: its aliases."""
     mates: list[Row]
@@ -246,7 +247,12 @@ def _users(p: Program, value: int) -> list[Row]:
     codes, op_names = encoded(p.tables["instructions"]["op_name"])
     rows = p.row_of_instruction(pa.chunked_array([pc.dictionary_encode(names)])).tolist()
     named = [op_names[codes[row]].as_py() if row >= 0 and codes[row] >= 0 else None for row in rows]
-    users = [use | {"step": step.get(use["instruction"]), "op_name": n} for use, n in zip(uses, named, strict=True)]
+    lines = origins(p).names.columns(np.array(rows, np.int64))
+    columns = {"op_name": named} | {c: lines[c].to_pylist() for c in ("source_file", "source_line")}
+    users = [
+        use | {"step": step.get(use["instruction"])} | {c: column[i] for c, column in columns.items()}
+        for i, use in enumerate(uses)
+    ]
     return sorted(users, key=lambda use: (use["step"] is None, use["step"]))
 
 

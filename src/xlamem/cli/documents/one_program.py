@@ -141,6 +141,8 @@ class User(TypedDict):
     operand_shape_index: str | None
     step: Annotated[int | None, "null if the instruction is not in the schedule"]
     op_name: str | None
+    source_file: str | None
+    source_line: int | None
 
 
 class LiveRange(TypedDict):

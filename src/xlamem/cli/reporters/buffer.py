@@ -128,7 +128,8 @@ def _shortened(text: str, limit: int | None) -> str:
 
 def _user(use: Row) -> str:
     step = "        " if use["step"] is None else f"{use['step']:>8,}"
-    return f"{step}  {use['instruction']}  {one_line(use['op_name'] or '')}".rstrip()
+    line = source_line(use).rsplit("/", 1)[-1]
+    return "  ".join(filter(None, [step, use["instruction"], line, one_line(use["op_name"] or "")]))
 
 
 def _mate(row: Row) -> str:
