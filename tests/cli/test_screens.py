@@ -123,7 +123,7 @@ def test_no_screen_ends_in_a_large_remainder(run: Any, source: Source) -> None:
         total, lines = 0, run(*verb.split(), source.members[0].uri).out.splitlines()
         for previous, line in pairwise(lines):
             total = peaks.get(line.split(maxsplit=1)[0] if line else "", total)
-            if re.search(r"\d[a-zA-Z ]+in [\d,]+ (more: --limit|other groups)", line) and size_of(previous):
+            if re.search(r"\d[a-zA-Z ]+in [\d,]+ (more: --limit|other groups?)", line) and size_of(previous):
                 check_remainder(line, previous, total)
 
 

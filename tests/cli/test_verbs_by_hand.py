@@ -226,7 +226,7 @@ def test_memory_spaces_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (3, 3, 0, []), (3, 5, 0, []), (3, 2, 2, ["1 B in 1 more: --limit shows more"]),
         (4, 1, 1, ["6 B in 3 more: --limit shows more"]),
-        (4, 1, 2, ["6 B in 3 more, with numbers folded to *:", "g5", "g4", "1 B in 1 other groups"]),
+        (4, 1, 2, ["6 B in 3 more, with numbers folded to *:", "g5", "g4", "1 B in 1 other group"]),
     ],
 )  # fmt: skip
 def test_groups_that_are_left_out(

@@ -151,7 +151,8 @@ class Screen:
         title = Text(f"  {size(left)} in {count(n, 'more', 'more')}, {_folding(keys)}:", "dim")
         lines = [title, *self._list(folded.slice(0, n_shown).to_pylist(), keys, total)]
         if (hidden := folded.num_rows - n_shown) > 0:
-            lines.append(more_line(pc.sum(folded["bytes"].slice(n_shown)).as_py(), f"in {hidden:,} other groups"))
+            others = f"in {count(hidden, 'other group')}"
+            lines.append(more_line(pc.sum(folded["bytes"].slice(n_shown)).as_py(), others))
         return lines
 
 
