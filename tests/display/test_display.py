@@ -158,6 +158,14 @@ def test_columns_that_fit_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         assert max(map(len, lines[:2])) <= max(columns - 2, 11)
 
 
+def test_long_shapes_have_no_layout_in_a_terminal() -> None:
+    """The dimensions say more; a notebook has room for both."""
+    short, long = "f32[8]{0}", "bf16[32,8192,8,64]{1,3,2,0:T(8,128)(2,1)}"
+    shown = xlamem.show(pa.table({"shape": [short, long]}))
+    assert repr(shown).split() == ["shape", short, "bf16[32,8192,8,64]"]
+    assert long in shown._repr_html_()
+
+
 def test_only_sizes_have_units() -> None:
     dump = xlamem.read(TPU)
     donation = Tags(xlamem.show(compute.donation(dump))._repr_html_())

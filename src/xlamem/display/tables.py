@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from .. import schema
 from ..errors import UsageError
-from ..formatting import GAP, count, python_values, shorten_distinct, size
+from ..formatting import GAP, count, plain_shape, python_values, shorten_distinct, size
 from .grid import Grid
 from .view import View
 
@@ -78,7 +78,10 @@ class TableGrid:
         values = python_values(self.table.column(column))
         if self.names[column] in self.sizes and pa.types.is_integer(self.table.schema.field(column).type):
             return ["" if v is None else size(v) for v in values]
-        return shorten_distinct(map(_text, values), limit)
+        texts = [_text(v) for v in values]
+        if limit is not None and self.names[column] == "shape":  # dimensions say more than the layout
+            texts = [text if len(text) <= limit else plain_shape(text) for text in texts]
+        return shorten_distinct(texts, limit)
 
 
 def _is_number(kind: pa.DataType) -> bool:
