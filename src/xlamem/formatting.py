@@ -215,6 +215,16 @@ def wrap(text: str, indent: int = 0, width: int | None = None) -> list[str]:
     return [line.replace(NO_BREAK, " ") for line in lines]
 
 
+def wrap_path(text: str, indent: int = 0, width: int | None = None) -> list[str]:
+    """Wrap a path or scope, if it is too long, after a '/' where possible."""
+    room, lines = max(20, (width or DEFAULT_WIDTH) - indent), [""]
+    for part in re.findall("[^/]*/|[^/]+$", text):
+        if lines[-1] and len(lines[-1] + part) > room:
+            lines.append("")
+        lines[-1] += part
+    return [short for line in lines for short in wrap(line, indent, width)]
+
+
 def wrap_items(items: Iterable[str], indent: int = 0, width: int | None = None) -> list[str]:
     """Wrap a comma-separated list without breaking an item."""
     text = ", ".join(item.replace(" ", NO_BREAK) for item in items)

@@ -249,6 +249,17 @@ def test_wrapped_to_the_width_of_prose() -> None:
     assert formatting.wrap_items([]) == []
 
 
+def test_paths_are_wrapped_after_a_slash() -> None:
+    path = "jit(f)/while/body/closed_call/Block_3/add_any"
+    assert formatting.wrap_path(path) == [path]
+    assert formatting.wrap_path(path, 0, 40) == ["jit(f)/while/body/closed_call/Block_3/", "add_any"]
+    assert formatting.wrap_path(path, 0, len(path)) == [path]
+    assert "".join(formatting.wrap_path(path, 20, 40)) == path
+    assert formatting.wrap_path("a/" + "b" * 50 + "/c", 0, 20) == ["a/", "b" * 20, "b" * 20, "b" * 10 + "/", "c"]
+    assert formatting.wrap_path("none") == ["none"]
+    assert formatting.wrap_path("") == [""]
+
+
 LATE = 253_402_300_800
 """Seconds until the year 10000."""
 NANOSECONDS = pa.timestamp("ns")

@@ -10,7 +10,7 @@ from rich.text import Text
 from ...compute import Buffer
 from ...compute.wording import describe_problems
 from ...dump import Dump
-from ...formatting import NO_BREAK, count, exact_size, number, one_line, shorten, shorten_path, wrap
+from ...formatting import NO_BREAK, count, exact_size, number, one_line, shorten, shorten_path, wrap, wrap_path
 from .buffers import call_text, category_name, origin_text, padding_bytes, shape_text, source_line, value_name
 from .header import header
 from .verdict import INDENT, field
@@ -99,7 +99,8 @@ def _fields(rows: Iterable[tuple[str, str]], width: int | None) -> list[Text]:
     lines = []
     for label, text in rows:
         if text:
-            lines += [field("" if i else label, line) for i, line in enumerate(wrap(text, INDENT, width))]
+            wrapped = (wrap_path if label == "name" else wrap)(text, INDENT, width)
+            lines += [field("" if i else label, line) for i, line in enumerate(wrapped)]
     return lines
 
 
