@@ -1,0 +1,86 @@
+"""Find out by the HLO text what instructions read slice by slice: in loops, fusions read most slices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from .. import kernels as pc
+from ..parse.hlo_body import HloBody
+from .columns import Ints, encoded
+from .lazy import cached_property
+from .origins import uses_of
+from .program import Program
+
+_SLICING = ("dynamic-slice", "dynamic-slice-start")
+_CALLING = ("fusion", "call", "async-start")
+_PASSING = ("bitcast", "copy", "reshape")
+_FORWARDING = ("tuple", "while", "get-tuple-element", "bitcast", "opt-barrier")
+"""Opcodes that pass a value on as it is, to what is among its uses, too."""
+MAX_NESTING = 8
+"""Maximum number of instructions from a read to the slice."""
+
+
+class SliceReads:
+    """What instructions read of their operands."""
+
+    def __init__(self, p: Program, body: HloBody) -> None:
+        self._p, self._body = p, body
+        codes, names = encoded(body.text("opcode"))
+        self._opcode, self._opcodes = codes, names.to_pylist()
+        self._operand = np.asarray(body.operand_row, np.int64)
+
+    def are_only_slices(self, value: int) -> bool:
+        """Return whether a value is read, and only slice by slice, by what does not just pass it on."""
+        values, users, numbers = self._uses
+        reads = slice(*np.searchsorted(values, [value, value + 1]))
+        found = False
+        for row, number in zip(users[reads].tolist(), numbers[reads].tolist(), strict=True):
+            if row < 0:
+                return False
+            if self._name(row) in _FORWARDING:
+                continue
+            if not self._is_slice(row, number, MAX_NESTING):
+                return False
+            found = True
+        return found
+
+    @cached_property
+    def _uses(self) -> tuple[Ints, Ints, Ints]:
+        """Values in ascending order, the rows of their users in the HLO text, -1 if unknown, and operands."""
+        value, user, number, _ = uses_of(self._p)
+        order = np.argsort(value, kind="stable")
+        names = pc.cast(self._p.tables["instructions"]["instruction"], pa.string()).combine_chunks()
+        row = np.append(np.asarray(self._body.rows_of(names), np.int64), -1)
+        return value[order], row[user[order]], number[order]
+
+    def _name(self, row: int) -> str | None:
+        code = int(self._opcode[row])
+        return self._opcodes[code] if code >= 0 else None
+
+    def _is_slice(self, row: int, number: int, depth: int) -> bool:
+        """Return whether an instruction only reads a slice of this operand, or passes it on to what does."""
+        opcode, body = self._name(row), self._body
+        if opcode in _SLICING:
+            return number == 0
+        if depth == 0 or opcode not in (*_CALLING, *_PASSING):
+            return False
+        if opcode in _PASSING:
+            return self._readers_slice(row, depth)
+        called = int(body.called[row])
+        if called < 0:
+            return False
+        begin, end = body.computation_begin[called : called + 2].tolist()
+        parameters = begin + np.flatnonzero(body.parameter_number[begin:end] == number)
+        return len(parameters) == 1 and self._readers_slice(int(parameters[0]), depth)
+
+    def _readers_slice(self, row: int, depth: int) -> bool:
+        """Return whether all instructions of the same computation that read a result only read a slice of it."""
+        body = self._body
+        begin, end = body.computation_begin[body.computation[row] :][:2].tolist()
+        first, last = body.operand_begin[begin], body.operand_begin[end]
+        items = first + np.flatnonzero(self._operand[first:last] == row)
+        users = np.searchsorted(body.operand_begin, items, "right") - 1
+        numbers = items - body.operand_begin[users]
+        pairs = list(zip(users.tolist(), numbers.tolist(), strict=True))
+        return bool(pairs) and all(self._is_slice(user, number, depth - 1) for user, number in pairs)
