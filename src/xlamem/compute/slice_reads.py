@@ -40,7 +40,7 @@ class SliceReads:
                 return False
             if self._name(row) in _FORWARDING:
                 continue
-            if not self._is_slice(row, number, MAX_NESTING):
+            if not self._is_slice(row, number, -1, MAX_NESTING):
                 return False
             found = True
         return found
@@ -58,29 +58,38 @@ class SliceReads:
         code = int(self._opcode[row])
         return self._opcodes[code] if code >= 0 else None
 
-    def _is_slice(self, row: int, number: int, depth: int) -> bool:
-        """Return whether an instruction only reads a slice of this operand, or passes it on to what does."""
+    def _is_slice(self, row: int, number: int, call: int, depth: int) -> bool:
+        """Return whether an instruction only reads a slice of this operand, or passes it on to what does.
+
+        Its computation is called by another instruction, -1 for none.
+        """
         opcode, body = self._name(row), self._body
         if opcode in _SLICING:
             return number == 0
-        if depth == 0 or opcode not in (*_CALLING, *_PASSING):
+        if depth == 0:
             return False
         if opcode in _PASSING:
-            return self._readers_slice(row, depth)
+            return self._readers_slice(row, call, depth)
         called = int(body.called[row])
-        if called < 0:
+        if opcode not in _CALLING or called < 0:
             return False
         begin, end = body.computation_begin[called : called + 2].tolist()
         parameters = begin + np.flatnonzero(body.parameter_number[begin:end] == number)
-        return len(parameters) == 1 and self._readers_slice(int(parameters[0]), depth)
+        return len(parameters) == 1 and self._readers_slice(int(parameters[0]), row, depth)
 
-    def _readers_slice(self, row: int, depth: int) -> bool:
-        """Return whether all instructions of the same computation that read a result only read a slice of it."""
+    def _readers_slice(self, row: int, call: int, depth: int) -> bool:
+        """Return whether all that read a result only read a slice of it: in its computation, or after its call."""
         body = self._body
-        begin, end = body.computation_begin[body.computation[row] :][:2].tolist()
+        computation = int(body.computation[row])
+        begin, end = body.computation_begin[computation : computation + 2].tolist()
         first, last = body.operand_begin[begin], body.operand_begin[end]
         items = first + np.flatnonzero(self._operand[first:last] == row)
         users = np.searchsorted(body.operand_begin, items, "right") - 1
         numbers = items - body.operand_begin[users]
-        pairs = list(zip(users.tolist(), numbers.tolist(), strict=True))
-        return bool(pairs) and all(self._is_slice(user, number, depth - 1) for user, number in pairs)
+        is_root = int(body.root[computation]) == row
+        if is_root and (call < 0 or not self._readers_slice(call, -1, depth - 1)):
+            return False
+        pairs = zip(users.tolist(), numbers.tolist(), strict=True)
+        return (is_root or len(users) > 0) and all(
+            self._is_slice(user, number, call, depth - 1) for user, number in pairs
+        )
