@@ -7,9 +7,8 @@ import pyarrow as pa
 
 from .. import kernels as pc
 from ..parse.hlo_body import HloBody
-from .columns import Ints, encoded
+from .columns import Ints, Mask, encoded, ints, take
 from .lazy import cached_property
-from .origins import uses_of
 from .program import Program
 
 _SLICING = ("dynamic-slice", "dynamic-slice-start")
@@ -32,7 +31,7 @@ class SliceReads:
 
     def are_only_slices(self, value: int) -> bool:
         """Return whether a value is read, and only slice by slice, by what does not just pass it on."""
-        values, users, numbers = self._uses
+        values, users, numbers = self.uses
         reads = slice(*np.searchsorted(values, [value, value + 1]))
         found = False
         for row, number in zip(users[reads].tolist(), numbers[reads].tolist(), strict=True):
@@ -46,13 +45,19 @@ class SliceReads:
         return found
 
     @cached_property
-    def _uses(self) -> tuple[Ints, Ints, Ints]:
-        """Values in ascending order, the rows of their users in the HLO text, -1 if unknown, and operands."""
-        value, user, number, _ = uses_of(self._p)
+    def uses(self) -> tuple[Ints, Ints, Ints]:
+        """All uses, by value: the value, the row of the user in the HLO text, -1 if unknown, and the operand."""
+        p, uses = self._p, self._p.optional("uses")
+        value, number = p.row_of_value(ints(uses, "value_id")), ints(uses, "operand")
+        codes, names = encoded(uses["instruction"])
+        row = take(np.asarray(self._body.rows_of(pc.cast(names, pa.string())), np.int64), codes)
         order = np.argsort(value, kind="stable")
-        names = pc.cast(self._p.tables["instructions"]["instruction"], pa.string()).combine_chunks()
-        row = np.append(np.asarray(self._body.rows_of(names), np.int64), -1)
-        return value[order], row[user[order]], number[order]
+        return value[order], row[order], number[order]
+
+    def are_passed_on(self, rows: Ints) -> Mask:
+        """Return which of these rows of the HLO text (-1 for none) only pass on what they read, but not to a loop."""
+        codes = [i for i, name in enumerate(self._opcodes) if name in _FORWARDING and name != "while"]
+        return np.isin(take(self._opcode, rows), codes)
 
     def _name(self, row: int) -> str | None:
         code = int(self._opcode[row])

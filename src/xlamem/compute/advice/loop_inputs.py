@@ -44,18 +44,17 @@ _LOCAL = (
 )
 """Opcodes of which each element is computed from one or few elements, so that a slice of the result needs no more."""
 _MOVING = (
-    r"^(?:bitcast|call|constant|copy|copy-start|copy-done|fusion|get-tuple-element|opt-barrier|parameter|reshape|reverse|"
-    r"slice|transpose|tuple)$"
+    r"^(?:bitcast|call|constant|convert|copy|copy-start|copy-done|fusion|get-tuple-element|opt-barrier|parameter|reshape|"
+    r"reverse|slice|transpose|tuple)$"
 )
-_CONVERSION = rf"/convert_element_type{END}"
 _RANDOM = (
     r"\bjit\(_(?:uniform|randint|bits)\)|\b(?:threefry2x32|iota_2x32_shape|random_bits|rng_bit_generator|rng_uniform)\b"
 )
 """Op_names of random numbers, each of which is computed from its index and a key. On a CPU, these are loops."""
+_GATHER = rf"(?:^|/)gather{END}"
+"""The op_name of custom calls that only say that the indices of a gather are in bounds."""
 _EXACT = "^(?:u32|s32|u8|s8|u16|s16|u64|s64|pred)$"
 """Element types without gradients."""
-_PASSING = "^(?:tuple|get-tuple-element|bitcast|opt-barrier)$"
-"""Opcodes that pass a value on to other uses of it."""
 
 
 class _Input(NamedTuple):
@@ -76,10 +75,10 @@ def sliced_inputs(a: LayerActivations) -> Iterator[Intervention]:
     body = hlo_body(a.p.tables) if len(candidates) else None
     if body is None:
         return
-    reads, producers = SliceReads(a.p, body), _Producers(a, body)
+    producers = _Producers(a, body)
     by_loop: dict[int, list[_Input]] = {}
     for value in candidates.tolist():
-        if not reads.are_only_slices(value) or (found := producers.of(value)) is None:
+        if not producers.reads.are_only_slices(value) or (found := producers.of(value)) is None:
             continue
         by_loop.setdefault(int(found.loops[0]), []).append(found)
     for inputs in by_loop.values():
@@ -112,7 +111,7 @@ class _Producers:
     """What computes arrays, by the HLO text."""
 
     def __init__(self, a: LayerActivations, body: HloBody) -> None:
-        self.a, self.body, self.flow = a, body, HloFlow(body)
+        self.a, self.body, self.flow, self.reads = a, body, HloFlow(body), SliceReads(a.p, body)
 
     def of(self, value: int) -> _Input | None:
         """Return what computes an array, or None if a slice of it needs more than slices of what that reads."""
@@ -221,17 +220,16 @@ class _Producers:
         is_passed = of_loop & ~(self._has("^while$", loop) & (take(self._is_random, loop) > 0))
         is_known = self.flow.has_opcode("^(?:constant|iota)$")
         is_known[self._pairs[1]] = True
-        is_local: Mask = is_known & (self.flow.has_opcode(_LOCAL) | self._is_random | (number >= 0))
+        codes, names = self.flow.texts("op_name")
+        checks = self.flow.has_opcode("^custom-call$") & flags_of(matching(names, _GATHER), codes)
+        is_local: Mask = is_known & (self.flow.has_opcode(_LOCAL) | self._is_random | checks | (number >= 0))
         of_passed = self._is_element & (take(is_passed, self.flow.operand(np.arange(len(self.body)), 0)) > 0)
         return is_local & ~is_passed & ~of_passed
 
     @cached_property
     def _computes(self) -> Mask:
-        """Which rows do more than move bytes. XLA converts arrays on its own, without such an op_name."""
-        codes, names = self.flow.texts("op_name")
-        is_own = flags_of(matching(names, _CONVERSION), codes) | ~self.flow.has_opcode("^convert$")
-        found: Mask = is_own & ~self.flow.has_opcode(_MOVING)
-        return found
+        """Which rows do more than move bytes, or convert them, which XLA does before the loop in any case."""
+        return ~self.flow.has_opcode(_MOVING)
 
 
 def _computed_in_loop(a: LayerActivations, producers: _Producers, inputs: list[_Input]) -> Iterator[Intervention]:
@@ -255,7 +253,10 @@ def _computed_in_loop(a: LayerActivations, producers: _Producers, inputs: list[_
             f": pass keys instead of random numbers, from jax.random.split(key, {trips}), or call "
             "jax.random.fold_in(key, i). The numbers will be others."
         )
-    again = " Wrap what computes and uses a slice in jax.checkpoint: the backward pass reads it, too."
+    again = (
+        " Unless jax.checkpoint is around the body, put it around what computes and uses a slice: the loop would keep "
+        "all slices for its backward pass."
+    )
     text = (
         f"Before a loop of {trips:,} iterations, the program computes {described(a, values).rstrip(',')}, which the "
         f"loop reads slice by slice. Compute each slice in the body of the loop{how}"
@@ -267,10 +268,10 @@ def _computed_in_loop(a: LayerActivations, producers: _Producers, inputs: list[_
 
 def _only_for(a: LayerActivations, producers: _Producers, rows: Ints) -> Mask:
     """Return which values these rows of the HLO text define that no others read."""
-    value, user, _, _ = uses_of(a.p)
-    instructions = producers.instructions_of(rows)
-    is_other = (value >= 0) & ~np.isin(user, instructions) & ~has_opcode(a.p, user, _PASSING)
-    found: Mask = np.isin(a.p.instruction_row, instructions)
+    value, user, _ = producers.reads.uses
+    is_other = (value >= 0) & ~np.isin(user, rows)
+    is_other[is_other] = ~producers.reads.are_passed_on(user[is_other])
+    found: Mask = np.isin(a.p.instruction_row, producers.instructions_of(rows))
     found[value[is_other]] = False
     # So are those that loops of random numbers pass on, also to their conditions.
     return found | np.isin(a.p.chains, a.p.chains[found & a.has_opcode("parameter")])
@@ -284,7 +285,7 @@ def _without(a: LayerActivations, inputs: list[_Input], members: Mask) -> tuple[
     w, needed = a.w, a.w.none
     for i in inputs:
         live = slice(w.start[i.value], w.end[i.value] + 1)
-        needed[live] += a.p.extent[i.value] // a.dimensions[i.value, 0]
+        needed[live] += a.p.extent[i.value] // int(trip_counts(a.p)[i.loops].max())
     for source in {int(s) for i in inputs for s in i.sources if w.in_arena[s] and not members[s]}:
         is_needed = np.zeros(len(needed), bool)
         for i in inputs:
