@@ -53,9 +53,9 @@ def slices(make: Make, text: str | None = None, platform: str = "cpu", **changes
 def test_noise_for_all_steps(make: Make) -> None:
     (row,) = slices(make)
     assert row["action"] == (
-        "Before a loop of 8 iterations, the program computes f32[8,64,64], which the loop reads slice by slice. "
-        "Compute each slice in the body of the loop: pass keys instead of random numbers, from jax.random.split(key, 8), "
-        "or call jax.random.fold_in(key, i). The numbers will be others."
+        f"Before a loop of 8 iterations, the program computes {SHAPE}, which the loop reads slice by slice. Compute "
+        "each slice in the body of the loop: pass keys instead of random numbers, from jax.random.split(key, 8), or "
+        "call jax.random.fold_in(key, i). The numbers will be others."
     )
     assert (row["lower"], row["upper"]) == (int(0.75 * (SIZE - SIZE // 8)), int(1.1 * SIZE) + WHILE.size)
     assert (row["n_buffers"], row["shape"], row["confidence"], row["argument"]) == (1, SHAPE, "likely", None)

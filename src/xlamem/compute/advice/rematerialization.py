@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
@@ -111,8 +110,8 @@ def _recomputed_loops(a: LayerActivations, loops: _Loops) -> Intervention:
 def _computed_in(a: LayerActivations, values: Ints) -> str:
     """Name the innermost function that computes all of these values or calls what does, as checkpointed layers do."""
     paths = [(path or "").split("/") for path in functions(a.p, values).to_pylist()]
-    common = os.path.commonprefix(paths)
-    return f", which `{common[-1]}` computes" if any(common) and not a.is_whole(common[-1]) else ""
+    common = [calls[0] for calls in zip(*paths, strict=False) if len(set(calls)) == 1][-1:]
+    return "".join(f", which `{name}` computes" for name in common if name and not a.is_whole(name))
 
 
 def _stacked_again(a: LayerActivations, s: Stacks, kept: int, in_flight: int) -> Change:
