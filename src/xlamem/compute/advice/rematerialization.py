@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -110,7 +111,7 @@ def _recomputed_loops(a: LayerActivations, loops: _Loops) -> Intervention:
 def _computed_in(a: LayerActivations, values: Ints) -> str:
     """Name the innermost function that computes all of these values or calls what does, as checkpointed layers do."""
     paths = [(path or "").split("/") for path in functions(a.p, values).to_pylist()]
-    common = [calls[0] for calls in zip(*paths, strict=False) if len(set(calls)) == 1][-1:]
+    common = [calls[0] for calls in takewhile(lambda calls: len(set(calls)) == 1, zip(*paths, strict=False))][-1:]
     return "".join(f", which `{name}` computes" for name in common if name and not a.is_whole(name))
 
 
