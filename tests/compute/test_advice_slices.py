@@ -44,7 +44,7 @@ ARGUMENT = argument("key", KEY, 0)._replace(name="key")
 SIZE = NOISE.size
 
 
-def slices(make: Make, text: str | None = None, platform: str = "cpu", **changes: dict[str, Any]) -> list[Row]:
+def slices(make: Make, text: str | None = None, platform: str = "cpu", **changes: Any) -> list[Row]:
     """Return the advice for such a program, with changes of its buffers by name."""
     buffers = [b._replace(**changes.get(b.name.partition("{")[0], {})) for b in (ARGUMENT, NOISE, SLICED, WHILE, SMALL)]
     return advice(program(make, buffers, platform, hlo=hlo() if text is None else text), "slice")
@@ -148,17 +148,17 @@ def test_without_the_hlo_text(make: Make) -> None:
 @pytest.mark.parametrize("phase", ["forward", "read by the backward pass"])
 def test_training(phase: str, source: str, n: int, make: Make) -> None:
     """What may have gradients, which the loop would add up, is left out. The backward pass would keep each slice."""
-    later = {"while": {"op_name": "jit(f)/transpose(jvp())/while"}} if phase != "forward" else {}
-    noise = {"noise": {"op_name": "jit(f)/jvp()/mul"}} if phase == "forward" else {}
-    rows = slices(make, key={"shape": source}, **later, **noise)
+    is_forward = phase == "forward"
+    changes = {"noise": "jit(f)/jvp()/mul"} if is_forward else {"while": "jit(f)/transpose(jvp())/while"}
+    rows = slices(make, key={"shape": source}, **{name: {"op_name": text} for name, text in changes.items()})
     assert len(rows) == n
-    assert all(("jax.checkpoint" in row["action"]) == bool(later) for row in rows)
+    assert all(("jax.checkpoint" in row["action"]) != is_forward for row in rows)
 
 
 def test_what_an_array_is_computed_from_has_to_stay(make: Make) -> None:
     """Here, the result of an earlier loop would be needed as long as the array is now."""
     entry = [f"%key = {SHAPE} custom-call()", *ENTRY[1:]]
-    source = {"shape": "f32[4,64,64]", "live": (0, 0), "allocation": "", "instruction": "custom-call()"}
+    source: dict[str, Any] = {"shape": "f32[4,64,64]", "live": (0, 0), "allocation": "", "instruction": "custom-call()"}
     (row,) = slices(make, hlo(entry=entry), key=source)
     kept = 4 * 64 * 64 * 4
     assert row["lower"] == int(0.75 * (SIZE - kept - SIZE // 8))
@@ -169,7 +169,7 @@ def test_what_an_array_is_computed_from_has_to_stay(make: Make) -> None:
     ("uses", "n_buffers"), [("  noise, operand 0", 2), ("  noise, operand 0\n  add, operand 0", 1)]
 )
 def test_what_only_the_array_is_computed_from(uses: str, n_buffers: int, make: Make) -> None:
-    bits = {"shape": SHAPE, "live": (0, 4), "allocation": "", "instruction": "multiply(%seed)", "uses": uses}
+    bits: dict[str, Any] = {"shape": SHAPE, "live": (0, 4), "allocation": "", "instruction": "multiply(%seed)", "uses": uses}
     entry = ["%seed = u32[2] parameter(0)", f"%key = {SHAPE} multiply(%seed)", *ENTRY[1:]]
     seed = argument("seed", KEY, 1)._replace(name="seed")
     buffers = [seed, ARGUMENT._replace(**bits), NOISE, SLICED, WHILE, SMALL]

@@ -25,7 +25,7 @@ from .op_names import (
 )
 from .origins import HLO, NONE, ORIGINS, USER, has_opcode, operands_of, origins, uses_of
 from .program import Program
-from .slice_reads import SliceReads
+from .slice_reads import SliceReads, are_read
 
 KINDS = (
     "parameter",
@@ -282,6 +282,7 @@ def _is_read_by_slices(p: Program) -> Mask:
     first = _first_dimension(p, np.arange(len(p.owner)))
     carried = p.once("carried slices", partial(_carried_slices, p))
     is_large = p.in_temp & (p.size >= MIN_READ * float(p.allocation_size.sum(dtype=np.float64)))
+    is_large &= ~p.once("sliced", partial(_is_sliced, p)) & are_read(p)
     candidates = np.flatnonzero(is_large & (first > 1) & np.isin(p.chains * _SIZES + first, carried))
     found = np.zeros(len(p.owner), bool)
     if len(candidates) and (body := hlo_body(p.tables)) is not None:

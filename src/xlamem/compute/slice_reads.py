@@ -9,6 +9,7 @@ from .. import kernels as pc
 from ..parse.hlo_body import HloBody
 from .columns import Ints, Mask, encoded, ints, take
 from .lazy import cached_property
+from .origins import has_opcode, uses_of
 from .program import Program
 
 _SLICING = ("dynamic-slice", "dynamic-slice-start")
@@ -18,6 +19,14 @@ _FORWARDING = ("tuple", "while", "get-tuple-element", "bitcast", "opt-barrier")
 """Opcodes that pass a value on as it is, to what is among its uses, too."""
 MAX_NESTING = 8
 """Maximum number of instructions from a read to the slice."""
+
+
+def are_read(p: Program) -> Mask:
+    """Return which values something reads that does not just pass them on to a loop, as initial values are."""
+    value, user, _, _ = uses_of(p)
+    found = np.zeros(len(p.owner), bool)
+    found[value[(value >= 0) & ~has_opcode(p, user, "^(?:tuple|while)$")]] = True
+    return found
 
 
 class SliceReads:

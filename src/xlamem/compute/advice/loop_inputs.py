@@ -17,7 +17,7 @@ from ..hlo_flow import HloFlow, first_callers
 from ..lazy import cached_property
 from ..op_names import END, matching
 from ..origins import has_opcode, uses_of
-from ..slice_reads import SliceReads
+from ..slice_reads import SliceReads, are_read
 from .activations import FORWARD
 from .bounds import of_values, with_vmem
 from .intervention import MIN_SHARE, Intervention, largest_first, rescheduled_at_worst
@@ -89,7 +89,7 @@ def _candidates(a: LayerActivations) -> Ints:
     """Return the largest temporaries that loops read which have an element per iteration, and that no loop returns."""
     p, values = a.p, np.unique(_loops(a)[0])
     is_large = a.w.in_arena[values] & (p.extent[values] >= MIN_SHARE * a.w.total)
-    values = values[is_large & (a.phase[values] <= FORWARD) & ~a.has_opcode("while")[values]]
+    values = values[is_large & are_read(p)[values] & (a.phase[values] <= FORWARD) & ~a.has_opcode("while")[values]]
     return values[:0] if a.is_tensorflow else largest_first(a.w, values)[:MAX_INPUTS]
 
 
