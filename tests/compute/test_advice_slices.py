@@ -169,10 +169,10 @@ def test_what_an_array_is_computed_from_has_to_stay(make: Make) -> None:
     ("uses", "n_buffers"), [("  noise, operand 0", 2), ("  noise, operand 0\n  add, operand 0", 1)]
 )
 def test_what_only_the_array_is_computed_from(uses: str, n_buffers: int, make: Make) -> None:
-    bits: dict[str, Any] = {"shape": SHAPE, "live": (0, 4), "allocation": "", "instruction": "multiply(%seed)", "uses": uses}
+    bits = Buffer("key", SHAPE, (0, 4), instruction="multiply(%seed)", uses=uses)
     entry = ["%seed = u32[2] parameter(0)", f"%key = {SHAPE} multiply(%seed)", *ENTRY[1:]]
     seed = argument("seed", KEY, 1)._replace(name="seed")
-    buffers = [seed, ARGUMENT._replace(**bits), NOISE, SLICED, WHILE, SMALL]
+    buffers = [seed, bits, NOISE, SLICED, WHILE, SMALL]
     (row,) = advice(program(make, buffers, hlo=hlo(entry=entry)), "slice")
     assert row["n_buffers"] == n_buffers
 
