@@ -227,7 +227,7 @@ def test_advice_of_a_program() -> None:
             {"kind": "remat", "argument": None, "scope": "a/b", "function": None, "lower": 1, "upper": 2}]  # fmt: skip
     called = [{**rows[1], "argument": "w", "function": "f"}]
     assert plain(peak._advice(called, SimpleNamespace(available=0), None)[0]) == "advice remat f: 1 B to 2 B less"
-    called[0] |= {"lower": -1}
+    called[0] |= {"lower": 0}
     assert plain(peak._advice(called, SimpleNamespace(available=0), None)[0]) == "advice remat f: up to 2 B less"
     plain_row = {"kind": "batch", "function": None, "scope": None}
     batch = [{**plain_row, "argument": name} for name in ("batch", None)]
