@@ -65,10 +65,11 @@ def test_where_the_peak_is_without_it(run: Any, make: Callable[..., Path]) -> No
     values = [attacks.value(1, "first", 512), attacks.value(2, "second", 448)]
     path = make(attacks.dump(values, ranges=["first{}:0-1", "second{}:3-4"]))
     texts = [" ".join(run(path, name).out.split()) for name in ("first", "second")]
-    assert "without the buffer, the peak of memory is at most 64 bytes lower, and at step 3" in texts[0]
+    assert "without the buffer, the peak of memory is at most 64 bytes lower: 448 B, at step 3" in texts[0]
     assert "without the buffer, the peak of memory does not change" in texts[1]
-    assert "and at step" not in texts[1]
-    assert json.loads(run(path, "first", "--json").out)["peak_step_without"] == 3
+    assert "lower" not in texts[1]
+    data = json.loads(run(path, "first", "--json").out)
+    assert (data["peak_without"], data["peak_step_without"]) == (448, 3)
 
 
 def test_the_callers_of_a_line(run: Any) -> None:

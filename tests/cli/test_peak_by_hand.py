@@ -12,6 +12,7 @@ import pytest
 from xlamem.cli import options
 from xlamem.cli.reporters import peak, programs, series
 from xlamem.cli.reporters.peak import Layout
+from xlamem.compute.capacity import Fits
 from xlamem.compute.overview import Overview
 
 Row = dict[str, Any]
@@ -226,7 +227,7 @@ def test_advice_of_a_program() -> None:
             {"kind": "remat", "argument": None, "scope": "a/b", "function": None, "lower": 1, "upper": 2}]  # fmt: skip
     called = [{**rows[1], "argument": "w", "function": "f"}]
     assert plain(peak._advice(called, SimpleNamespace(available=0), None)[0]) == "advice remat f: 1 B to 2 B less"
-    called[0] |= {"lower": -1}
+    called[0] |= {"lower": 0}
     assert plain(peak._advice(called, SimpleNamespace(available=0), None)[0]) == "advice remat f: up to 2 B less"
     plain_row = {"kind": "batch", "function": None, "scope": None}
     batch = [{**plain_row, "argument": name} for name in ("batch", None)]
@@ -340,3 +341,17 @@ def test_only_the_main_memory_has_a_bill(monkeypatch: pytest.MonkeyPatch) -> Non
         found = peak._space(overview, a_space("hbm", 5, in_device_memory=in_device), None, Layout(80))
         assert [plain(t) for t in found if "reserved" not in str(t)] == ["hbm", "peak 5 B (5 bytes) at step 1 of 5,000",
             *lines, "chart"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lower", "text"),
+    [
+        (10 << 20, "batch of `x`: 10.00 MiB to 20.00 MiB less"),
+        (0, "batch of `x`: up to 20.00 MiB less"),
+        (-1, "batch of `x`: up to 20.00 MiB less, or it costs memory"),
+    ],
+)
+def test_advice_that_may_cost_memory(lower: int, text: str) -> None:
+    row = {"kind": "batch", "function": None, "argument": "x", "scope": None, "lower": lower, "upper": 20 << 20}
+    fits = Fits(False, "", 100, available=90, capacity=90)
+    assert plain(peak._advice([row], fits, 80)[0]) == f"advice {text}"

@@ -216,7 +216,8 @@ def test_one_buffer() -> None:
         calls = mixed(6, 12, file=("/m/a.py", "b.py"), line=(3, 44), function=(None, "f.<locals>.g", "h"))
         about = mixed(
             60, 13, definer=(None, {"instruction": "dot.1", "opcode": "dot"}), saving=(None, 0, 5000),
-            start=(None, 0, 5), end=(None, 0, 9, 12), peak_step=(None, 0, 7), peak_step_without=(None, 7, 9),
+            peak_without=(900,), start=(None, 0, 5), end=(None, 0, 9, 12), peak_step=(None, 0, 7),
+            peak_step_without=(None, 7, 9),
             n_calls=(0, 1, 2, 5), last_user=(None, {"instruction": "mul.1", "step": 9}),
         )  # fmt: skip
         users = mixed(9, 14, step=(None, 0, 3, 1234), instruction=("add.1", "mul.2"), op_name=(None, "a/b"))

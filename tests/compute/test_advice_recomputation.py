@@ -619,10 +619,33 @@ def test_a_policy_of_a_loop(make: Make) -> None:
         ],
     )
     (row,) = advice(dump, "recompute")
-    assert row["action"].startswith("The policy of jax.checkpoint keeps activations of the loop.")
+    assert row["action"].startswith(
+        "The policy of jax.checkpoint keeps activations of the loop. Pass policy=jax.checkpoint_policies."
+        "nothing_saveable, or no policy; save_only_these_names keeps a part. They are stacked over 8 iterations."
+    )
     assert row["names"] is None
     # What the loop passes on is in another memory space, and stays there.
     assert row["upper"] >= 4 * 8 * 64 * 64 - 4 * 64 * 64
+
+
+@pytest.mark.parametrize(
+    ("paths", "named"),
+    [
+        (["step/loss/Block.__call__/attend", "step/loss/Block.__call__/mlp"], ", which `Block.__call__` computes"),
+        (["step/loss/Block.__call__", "step/loss/Block.__call__/mlp"], ", which `Block.__call__` computes"),
+        (["step/loss/attend/norm", "step/loss/mlp/norm"], ", which `loss` computes"),
+        (["step/attend", "step/mlp"], ""),  # the whole program
+        (["step/attend", "other/mlp"], ""),
+        (["step/loss/attend", None], ""),
+        ([None, None], ""),
+    ],
+)
+def test_the_function_of_which_a_policy_keeps_activations(
+    paths: list[str | None], named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rematerialization, "functions", lambda p, values: pa.array(paths, pa.string()))
+    a: Any = SimpleNamespace(p=None, is_whole=lambda name: name == "step")
+    assert rematerialization._computed_in(a, np.arange(2)) == named
 
 
 def test_names_of_the_products_in_the_body_of_a_loop(make: Make) -> None:

@@ -108,8 +108,8 @@ def test_where_the_peak_is_without_a_buffer(
     ranges = ["first{}:0-1", "second{}:5-6", "third{}:7-8"]
     dump = xlamem.read(make(attacks.dump(values, ranges=ranges, steps=12)))
     first, second = (xlamem.buffer(dump, name) for name in ("first", "second"))
-    assert (first.peak_step, first.saving, first.peak_step_without) == (0, 64, 5)
-    assert (second.peak_step, second.saving, second.peak_step_without) == (0, 0, 0)
+    assert (first.peak_step, first.saving, first.peak_without, first.peak_step_without) == (0, 64, 448, 5)
+    assert (second.peak_step, second.saving, second.peak_without, second.peak_step_without) == (0, 0, 512, 0)
 
 
 def test_the_peak_without_what_is_no_temporary_is_not_known(make: Callable[..., Path]) -> None:

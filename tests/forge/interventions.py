@@ -32,7 +32,7 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-WHOLE = ("tpu-states", "tpu-cache", "tpu-undonated_cache")
+WHOLE = ("tpu-states", "tpu-cache", "tpu-undonated_cache", "tpu-rollout", "tpu-lookups", "tpu-dropout")
 """Programs of which the whole HLO text is stored: it has the number of iterations of their loops."""
 KEPT = ("-buffer-assignment.txt", "-buffer-assignment-values.txt", "-live-range.txt", "after_optimizations.txt")
 
@@ -278,6 +278,68 @@ def states(steps: int = 512, batch: int = 8, wide: int = 512, n: int = 16, reduc
     return scan, [array(steps, batch, wide), array(wide, n), array(steps, batch, n), array(steps, batch, n)]
 
 
+def rollout(steps: int = 256, batch: int = 64, vocab: int = 16384, wide: int = 512, keys: bool = False) -> Program:
+    """Sampling from a recurrent language model, with noise of all steps, or a key for each."""
+
+    def sample(params: Any, key: jax.Array) -> jax.Array:
+        def step(carry: Any, x: jax.Array) -> Any:
+            state, token = carry
+            state = jnp.tanh(params["embedding"][token] + state @ params["state"])
+            noise = jax.random.gumbel(x, (batch, vocab)) if keys else x
+            token = jnp.argmax(jax.nn.log_softmax(state @ params["logits"]) + noise, -1).astype(jnp.int32)
+            return (state, token), token
+
+        start = jnp.zeros((batch, wide)), jnp.zeros(batch, jnp.int32)
+        xs = jax.random.split(key, steps) if keys else jax.random.gumbel(key, (steps, batch, vocab))
+        return lax.scan(step, start, xs)[1]
+
+    params = {"embedding": array(vocab, wide), "state": array(wide, wide), "logits": array(wide, vocab)}
+    return sample, [params, array(2, dtype=jnp.uint32)]
+
+
+def lookups(steps: int = 512, batch: int = 256, vocab: int = 32768, wide: int = 512, inside: bool = False) -> Program:
+    """A recurrent network over tokens, of which the embeddings are looked up before, or step by step."""
+
+    def forward(params: Any, tokens: jax.Array) -> jax.Array:
+        def step(state: jax.Array, x: jax.Array) -> Any:
+            x = params["embedding"][x] if inside else x
+            state = jnp.tanh(x @ params["input"] + state @ params["state"])
+            return state, state.max(-1)
+
+        xs = tokens.T if inside else params["embedding"][tokens.T]
+        return lax.scan(step, jnp.zeros((batch, wide)), xs)[1]
+
+    params = {"embedding": array(vocab, wide), "input": array(wide, wide), "state": array(wide, wide)}
+    return forward, [params, array(batch, steps, dtype=jnp.int32)]
+
+
+def dropout(n: int = 8, batch: int = 8192, wide: int = 512, keys: bool = False) -> Program:
+    """Layers in a loop, with masks of all layers made before, or a key for each."""
+
+    def mask(key: jax.Array, *shape: int) -> jax.Array:
+        return jax.random.bernoulli(key, 0.9, shape) / 0.9
+
+    def masked(x: jax.Array, key: jax.Array) -> jax.Array:
+        return x * mask(key, *x.shape)
+
+    def loss(params: Any, x: jax.Array, key: jax.Array) -> jax.Array:
+        def layer(x: jax.Array, xs: Any) -> Any:
+            w, m = xs
+            h = jax.nn.gelu(x @ w["up"])
+            h = jax.checkpoint(masked)(h, m) if keys else h * m
+            return x + h @ w["down"], None
+
+        masks = jax.random.split(key, n) if keys else mask(key, n, batch, 4 * wide)
+        return jnp.mean(lax.scan(layer, x, (params, masks))[0] ** 2)
+
+    def train_step(params: Any, x: jax.Array, key: jax.Array) -> Any:
+        value, grads = jax.value_and_grad(loss)(params, x, key)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), value
+
+    params = {"up": array(n, wide, 4 * wide), "down": array(n, 4 * wide, wide)}
+    return train_step, [params, array(batch, wide), array(2, dtype=jnp.uint32)]
+
+
 def convolutions(batch: int = 64, remat: bool = False) -> Program:
     """Stages of a convolutional network, of which recomputation only costs memory on a TPU."""
 
@@ -465,6 +527,9 @@ CASES = {
     "offloaded": Case(offloaded, {"base": NOTHING, "offload": ({"offload": True}, ())}, ("tpu",)),
     "maps": Case(maps, {"base": NOTHING, "reduce": ({"reduced": True}, ())}),
     "states": Case(states, {"base": NOTHING, "reduce": ({"reduced": True}, ())}),
+    "rollout": Case(rollout, {"base": NOTHING, "slice": ({"keys": True}, ())}),
+    "lookups": Case(lookups, {"base": NOTHING, "slice": ({"inside": True}, ())}),
+    "dropout": Case(dropout, {"base": ({}, (0,)), "slice": ({"keys": True}, (0,))}),
     "convolutions": Case(
         convolutions, {"base": NOTHING, "batch": ({"batch": 32}, ()), "recompute": ({"remat": True}, ())}
     ),

@@ -25,6 +25,7 @@ from .op_names import (
 )
 from .origins import HLO, NONE, ORIGINS, USER, has_opcode, operands_of, origins, uses_of
 from .program import Program
+from .slice_reads import SliceReads, are_read
 
 KINDS = (
     "parameter",
@@ -50,6 +51,8 @@ _TRIP_COUNT = r'"known_trip_count":\s*\{"n":\s*"?(?P<n>\d{1,18})'
 _UPDATES = "dynamic[-_]update[-_]slice"
 _SIZES = 10**9
 """More than any size of a dimension that is compared with a trip count: they have at most nine digits."""
+MIN_READ = 0.05
+"""Minimum size of a buffer of which the HLO text tells whether a loop reads slices, as a share of all allocations."""
 MAX_NESTING = 8
 """Maximum number of fusions in fusions. In a damaged text, one may call itself."""
 
@@ -103,10 +106,11 @@ def _layer_columns(p: Program, values: Ints) -> dict[str, pa.Array]:
 
 def _kind_columns(p: Program, values: Ints) -> dict[str, pa.Array]:
     phase, iterations = phases_of_values(p, values), _iterations(p, values)
+    is_read = take(p.once("read by slices", partial(_is_read_by_slices, p)), values) > 0
     return {
         "phase": decoded(phase, pa.array(PHASES, pa.string())),
         "kind": decoded(_kinds(p, values, _contents_of(p, values, phase, iterations)), pa.array(KINDS, pa.string())),
-        "iterations": nullable(iterations),
+        "iterations": nullable(np.where(is_read & (iterations < 0), _first_dimension(p, values), iterations)),
     }
 
 
@@ -271,6 +275,20 @@ def _iterations(p: Program, values: Ints) -> Ints:
     is_sliced = take(p.once("sliced", partial(_is_sliced, p)), values) > 0
     is_count = np.isin(np.where(values >= 0, take(p.chains, values) * _SIZES + first, -1), carried)
     return np.where(is_sliced & (first > 1) & is_count, first, -1)
+
+
+def _is_read_by_slices(p: Program) -> Mask:
+    """Return which large temporaries loops only read, and slice by slice in fusions, which the HLO text shows."""
+    first = _first_dimension(p, np.arange(len(p.owner)))
+    carried = p.once("carried slices", partial(_carried_slices, p))
+    is_large = p.in_temp & (p.size >= MIN_READ * float(p.allocation_size.sum(dtype=np.float64)))
+    is_large &= ~p.once("sliced", partial(_is_sliced, p)) & are_read(p)
+    candidates = np.flatnonzero(is_large & (first > 1) & np.isin(p.chains * _SIZES + first, carried))
+    found = np.zeros(len(p.owner), bool)
+    if len(candidates) and (body := hlo_body(p.tables)) is not None:
+        reads = SliceReads(p, body)
+        found[candidates] = [reads.are_only_slices(value) for value in candidates.tolist()]
+    return found
 
 
 def stacked_over(p: Program, values: Ints, loops: Mask) -> Ints:

@@ -21,7 +21,7 @@ from .columns import Ints, Mask, arrow_array, encoded, flags_of, ints, table_of_
 from .layout import TEMP, TEMP_IN_OUTPUT, THREAD_LOCAL
 from .op_names import matching, plain_names
 from .origins import ARGUMENT, OPERAND, USER, has_opcode, origins
-from .peaks import require_allocations, selected_steps
+from .peaks import peak_tables, require_allocations, selected_steps
 from .program import Program, program
 from .removal import peak_step_without, saving_of
 from .wording import MOVES
@@ -66,6 +66,8 @@ class Buffer:
     saving: int | None
     """By how much the peak of its space would be lower without it and the values that are updated in its place, at
     most; None without live ranges."""
+    peak_without: int | None
+    """The peak of its space without these, at least; None without live ranges."""
     peak_step_without: int | None
     """First step of the peak of its space without these; None without live ranges, or if it is no temporary."""
     namesakes: int = 0
@@ -103,6 +105,8 @@ def buffer(dump: DumpLike, name: str | int) -> Buffer:
     steps = selected_steps(p) if p.steps is not None else None
     peak_step = -1 if steps is None else int(steps[p.space[value]])
     row = int(p.instruction_row[value])
+    saving = saving_of(p, value) if p.steps is not None else None
+    peak = 0 if saving is None else int(ints(peak_tables(p, 0)[0], "peak")[p.space[value]])
     return Buffer(
         value=_rows(p, np.array([value]))[0],
         start=start if start >= 0 else None,
@@ -113,7 +117,8 @@ def buffer(dump: DumpLike, name: str | int) -> Buffer:
         users=_users(p, value),
         positions=_of_value(p, "positions", value, ["instruction", "shape_index"]),
         mates=_mates(p, value),
-        saving=saving_of(p, value) if p.steps is not None else None,
+        saving=saving,
+        peak_without=None if saving is None else peak - saving,
         peak_step_without=peak_step_without(p, value) if p.steps is not None and p.in_temp[value] else None,
         namesakes=namesakes,
     )

@@ -196,6 +196,7 @@ class Buffer(Program):
         "by how many bytes the peak would be lower without it and the values that are updated in its place, at most;"
         " null without live ranges",
     ]
+    peak_without: Annotated[int | None, "the peak without these, at least; null without live ranges"]
     peak_step_without: Annotated[
         int | None, "first step of the peak without these; null without live ranges, or if it is no temporary"
     ]

@@ -10,7 +10,7 @@ from rich.text import Text
 from ...compute import Buffer
 from ...compute.wording import describe_problems
 from ...dump import Dump
-from ...formatting import NO_BREAK, count, exact_size, number, one_line, shorten, shorten_path, wrap, wrap_path
+from ...formatting import NO_BREAK, count, exact_size, number, one_line, shorten, shorten_path, size, wrap, wrap_path
 from .buffers import call_text, category_name, origin_text, padding_bytes, shape_text, source_line, value_name
 from .header import header
 from .verdict import INDENT, field
@@ -63,9 +63,11 @@ def _about(buffer: Buffer, steps: int | None) -> Iterable[tuple[str, str]]:
         yield "definer", f"{buffer.definer['instruction']}, {buffer.definer['opcode']}"
     yield "live", _live(buffer, steps)
     if buffer.saving is not None:
-        change = f"is at most {exact_size(buffer.saving)} lower" if buffer.saving else "does not change"
-        if buffer.saving and buffer.peak_step_without not in (None, buffer.peak_step):
-            change += f", and at step {number(buffer.peak_step_without)}"
+        change = "does not change"
+        if buffer.saving:
+            change = f"is at most {exact_size(buffer.saving)} lower: {size(buffer.peak_without or 0)}"
+            if buffer.peak_step_without not in (None, buffer.peak_step):
+                change += f", at step {number(buffer.peak_step_without)}"
         yield "saving", f"without the buffer, the peak of {value['memory_space']} {change}"
 
 

@@ -100,7 +100,9 @@ def _advice(rows: Sequence[Row], fits: Fits | None, width: int | None) -> list[T
     """Return a line for each intervention, and the command that says more."""
     if not rows or fits is None:
         return []
-    texts = [one_line(f"{_place(row)}: {saving(row['lower'], row['upper'])} less") for row in rows]
+    doubts = [", or it costs memory" if row["lower"] < 0 else "" for row in rows]
+    saved = [f"{saving(row['lower'], row['upper'])} less{doubt}" for row, doubt in zip(rows, doubts, strict=True)]
+    texts = [one_line(f"{_place(row)}: {text}") for row, text in zip(rows, saved, strict=True)]
     texts = [shorten(text, width and width - INDENT) for text in texts]
     lead, command = "how, and what else helps:", f"xlamem advise PATH{_budget(fits)}"
     together = f"{lead} {command}"

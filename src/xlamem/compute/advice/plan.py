@@ -30,6 +30,7 @@ from .intervention import MIN_SHARE, Intervention, Kind
 from .layers import LayerActivations
 from .layouts import shapes, small_slots
 from .logits import chunked_losses
+from .loop_inputs import sliced_inputs
 from .loop_results import histories, reductions
 from .rematerialization import chunks, offloads, recomputations
 from .sample_gradients import gradients_of_samples
@@ -66,6 +67,7 @@ _OF_ACTIVATIONS: tuple[Callable[[LayerActivations], Iterator[Intervention]], ...
     reductions,
     histories,
     carried_stacks,
+    sliced_inputs,
     selected_products,
     gradients_of_samples,
     gradients_of_tables,

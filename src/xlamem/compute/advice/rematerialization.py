@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
+from ..buffer_names import functions
 from ..callers import Function
 from ..clones import are_clones
 from ..columns import Ints
@@ -34,7 +36,7 @@ MAX_CALLS = 3
 BODY_INPUT = "body_input"
 """Name for what a loop passes to its next iteration."""
 POLICY = "jax.checkpoint_policies.save_only_these_names"
-LESS = "Let it keep less, or pass no policy."
+LESS = "Pass policy=jax.checkpoint_policies.nothing_saveable, or no policy; save_only_these_names keeps a part."
 RECOMPUTE_GRAD = (
     "Wrap what each of these layers computes in tf.recompute_grad: for a layer of Keras, call(self, x) returns "
     "tf.recompute_grad(self.f)(x), where f computes what call does now."
@@ -100,10 +102,17 @@ def _recomputed_loops(a: LayerActivations, loops: _Loops) -> Intervention:
     names = () if loops.first.checkpointed else tuple(sorted({name for s in loops.parts for name in a.names_for(s)}))
     how = f"Recompute the activations of {loops}: scan over jax.checkpoint(body)."
     if loops.first.checkpointed:
-        how = f"The policy of jax.checkpoint keeps activations of {loops}. {LESS}"
+        how = f"The policy of jax.checkpoint keeps activations of {loops}{_computed_in(a, loops.values)}. {LESS}"
     text = f"{how}{_in_linen(a)} They are stacked over {loops.first.trips:,} iterations.{_policy(names)}"
     bounds = int(LOOP_LOWER * a.w.saved(change)), with_vmem(a.w, int(LOOP_UPPER * a.w.saved(best)))
     return of_values(a, "recompute", loops.values, change, bounds, text, names=names)
+
+
+def _computed_in(a: LayerActivations, values: Ints) -> str:
+    """Name the innermost function that computes all of these values or calls what does, as checkpointed layers do."""
+    paths = [(path or "").split("/") for path in functions(a.p, values).to_pylist()]
+    common = [calls[0] for calls in takewhile(lambda calls: len(set(calls)) == 1, zip(*paths, strict=False))][-1:]
+    return "".join(f", which `{name}` computes" for name in common if name and not a.is_whole(name))
 
 
 def _stacked_again(a: LayerActivations, s: Stacks, kept: int, in_flight: int) -> Change:
