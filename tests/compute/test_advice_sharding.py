@@ -36,6 +36,16 @@ def test_empty_arrays_are_no_parts(shape: str, make: Make) -> None:
     assert not shardings(make, exchanged, PARAMS._replace(shape=shape), STATE)
 
 
+def test_arguments_without_a_path_or_in_the_memory_of_the_host(make: Make) -> None:
+    """A number before the others does not change which of them is sharded. Nothing is saved on the host."""
+    params, state = argument("params['a']['w']", "f32[16,64]", 1), argument("opt[0].mu['a']['w']", "f32[64,64]", 2)
+    numbers = [argument("lr", "f32[]", 0), EXCHANGED]
+    for platform, color, n in (("cpu", 0, 1), ("tpu", 0, 1), ("tpu", 5, 0)):
+        placed = state._replace(allocation=f"color {color}, {state.allocation}")
+        rows = shardings(make, *numbers, params, placed, platform=platform)
+        assert [(r["argument"], r["parameter"], r["bytes"]) for r in rows] == [("opt", 2, state.size)] * n
+
+
 def test_outputs_that_replace_it_are_sharded_as_well(make: Make) -> None:
     new = output("new", "f32[64,64]")
     (row,) = shardings(make, EXCHANGED, PARAMS, STATE, new)

@@ -30,7 +30,7 @@ SIZES = {
 }
 
 SPELLINGS = {
-    "v5e": "v5e TPU_v5_lite v5litepod v5e:2x2",
+    "v5e": "v5e TPU_v5_lite v5litepod v5e:2x2 v5e:2x2:0",
     "v5p": "TPU_v5 TPU_v5p",
     "v6e": "TPU_v6_lite Trillium",
     "v4": "TPU_v4",

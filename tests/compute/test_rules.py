@@ -691,6 +691,16 @@ def test_the_arena_with_most_temporaries_of_vmem(sizes: tuple[int, int], make: M
     assert found["peak_memory_in_bytes"] == 64
 
 
+@pytest.mark.parametrize(("used", "most"), [(1, 0), (2, 64), (3, 64)])
+def test_a_value_of_vmem_that_is_used_when_it_begins(used: int, most: int, make: Make) -> None:
+    """It is live at that step. A use before does not count."""
+    arena = f"allocation 0: size 64, color 1, preallocated-temp:\n{value(0, 'v.0', 64, color=1)}"
+    records = [record(0, "v.0", uses=f"  s.{used}, operand 0")]
+    members = attacks.dump([], allocations=arena, records=records, ranges=["v.0{}:2-3"])
+    p = program(xlamem.read(make(members, "cl_1004524046.after_optimizations")))
+    assert {i.field: i.bytes for i in inferred_analysis(p)}["peak_memory_in_bytes"] == most
+
+
 @pytest.mark.parametrize(("cut", "most"), [(0, 64), (1, None)])
 def test_uses_in_a_file_that_is_truncated(cut: int, most: int | None, make: Make) -> None:
     """Values of VMEM are live until their last use, which may be in the part that is missing."""

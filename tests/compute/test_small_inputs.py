@@ -10,10 +10,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import advice_programs
 import attacks
 import numpy as np
 import pyarrow as pa
 import pytest
+from advice_programs import Buffer
 from attacks import record, value
 from conftest import DUMPS
 
@@ -21,7 +23,7 @@ import xlamem
 from xlamem import compute
 from xlamem.compute import in_use, peaks, slots, uses, xla_peak
 from xlamem.compute import origins as module
-from xlamem.compute.advice import batches, rematerialization
+from xlamem.compute.advice import batches, intervention, rematerialization
 from xlamem.compute.advice.layers import LayerActivations
 from xlamem.compute.advice.layouts import _small_cells
 from xlamem.compute.advice.plan import saved_together
@@ -34,7 +36,7 @@ from xlamem.compute.causes import xla_causes
 from xlamem.compute.charges import Charges
 from xlamem.compute.columns import groups_of, runs, sums_of
 from xlamem.compute.explanation import _Rows
-from xlamem.compute.grouping import key_column
+from xlamem.compute.grouping import key_column, sums_by
 from xlamem.compute.hlo_trace import HloTrace
 from xlamem.compute.in_use import Window
 from xlamem.compute.layout import Layout, can_be_added, module_lengths, schedule_lengths
@@ -177,6 +179,14 @@ def test_sums_by_several_numbers(seed: int) -> None:
     assert sums.n.tolist() == [len(groups[k]) for k in keys]
     assert sums.add(size).tolist() == [sum(groups[k]) for k in keys]
     assert sums.common(size).tolist() == [groups[k][0] if len({*groups[k]}) == 1 else -1 for k in keys]
+
+
+def test_sums_of_rows_that_stand_for_several_buffers() -> None:
+    """Their bytes are those of all buffers."""
+    keys = {"kind": pa.chunked_array([["a", "b", "a", None]])}
+    for numbers, n in ((None, [1, 2, 1]), (np.array([3, 1, 2, 5]), [5, 5, 1])):
+        sums = sums_by(keys, np.array([12, 7, 8, 0]), numbers)
+        assert sums.to_pydict() == {"kind": [None, "a", "b"], "bytes": [0, 20, 7], "n": n}
 
 
 def test_the_running_maximum_of_ends() -> None:
@@ -340,6 +350,15 @@ def test_long_dimensions() -> None:
     shapes = pa.array([f"s8[{10**16},3]", f"s8[{10**17},3]"])
     a: Any = SimpleNamespace(_shapes=(np.array([0, 1]), shapes))
     assert LayerActivations.dimensions.func(a)[:, :2].tolist() == [[10**16, 3], [3, 0]]
+
+
+def test_dimensions_of_1_do_not_count(make: Callable[..., Path]) -> None:
+    """Others may end with a 1: 21 times 8 is not 28."""
+    shapes = ["f32[21,8]", "f32[28]", "f32[1,28]", "f32[28,1]", "f32[1,1]", "f32[2,1,8]", "f32[2,8]", "f32[]", "pred"]
+    p = program(advice_programs.program(make, [Buffer(f"v.{i}", shape) for i, shape in enumerate(shapes)]))
+    codes, names = intervention.dimensions(p)
+    texts = [*names.to_pylist(), None]
+    assert [texts[code] for code in codes.tolist()] == ["21,8", "28", "28", "28", "1", "2,8", "2,8", None, None]
 
 
 @pytest.mark.parametrize(("extents", "wanted"), [([10, 10, 0], False), ([11, 10, 0], True), ([9, 10, 2], True)])
