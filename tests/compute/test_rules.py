@@ -37,6 +37,7 @@ from xlamem.compute.overview import main_memory_first, space_name
 from xlamem.compute.peaks import plateaus_of
 from xlamem.compute.program import program
 from xlamem.compute.selection import largest_program, select_space
+from xlamem.compute.uses import use_steps
 from xlamem.compute.xla_peak import max_overlap
 
 Make = Callable[..., Path]
@@ -624,6 +625,18 @@ def test_uses_that_are_not_scheduled_come_last(make: Make) -> None:
     assert found.last_user is not None
     assert found.last_user["instruction"] == "s.3"
     assert used_by("gone").last_user is None
+
+
+def test_steps_at_which_values_are_used(make: Make) -> None:
+    """From the first step on; not those of values and of instructions that there are not."""
+    records = [
+        record(0, "a", uses="  s.2, operand 0\n  gone, operand 0\n  s.0, operand 1"),
+        record(1, "b", uses="  s.0, operand 0"),
+        record(3, "c", uses="  s.1, operand 0"),
+    ]
+    members = attacks.dump([value(0, "a", 64), value(1, "b", 64, 64)], size=128, records=records, ranges=["a{}:0-3"])
+    values, steps = use_steps(program(xlamem.read(make(members))))
+    assert sorted(zip(values.tolist(), steps.tolist(), strict=True)) == [(0, 0), (0, 2), (1, 0)]
 
 
 def test_padding_without_live_ranges(make: Make) -> None:
