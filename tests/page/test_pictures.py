@@ -211,6 +211,18 @@ def test_timeline_is_drawn_to_scale() -> None:
     assert np.abs(height - scale * (space.usage - fixed)).max() < 0.2
 
 
+def test_the_peak_reaches_the_top_unless_a_line_is_above_it() -> None:
+    program = model(CPU)
+    (space,) = program.spaces
+    assert space.peak is not None
+    for reserved, share in ((space.peak, 1.0), (space.peak * 5 // 4, 0.8)):
+        root = parsed(picture([replace(program, spaces=[replace(space, reserved=reserved)])], parts=["timeline"]))
+        outline = next(d for d in paths(root, "c-temp") if d.startswith(f"M{svg.PLOT_LEFT} "))
+        base, *heights = (float(y) for y in re.findall(r"(?:M\d+ |V)([\d.]+)", outline))
+        height = share * timeline.HEIGHT * space.categories["temp"] / space.peak  # above what is always in use
+        assert base - min(heights) == pytest.approx(height, abs=0.2)
+
+
 def test_curve_of_many_steps_keeps_extremes() -> None:
     """Of more steps than columns, the outline of the greatest values has the peak, and that of the least its gap."""
     program = model(CPU)

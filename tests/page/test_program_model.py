@@ -348,6 +348,17 @@ def test_steps_of_buffers_whose_ranges_are_missing_or_go_beyond_the_schedule(mak
     assert sorted(map(tuple, steps)) == [(0, 1, 2), (1, 2, 4), (2, -1, -1), (3, 0, 4)]
 
 
+def test_a_space_that_is_never_in_use_has_no_bytes_of_any_category(make: Callable[..., Path]) -> None:
+    """Without live ranges, the sizes of allocations count."""
+    members = dump([value(0, "a", 64)], size=256, steps=4, ranges=["a{}:7-9"])
+    for text, peak, size in ((members, 0, 0), ({"buffer-assignment": members["buffer-assignment"]}, None, 256)):
+        data = xlamem.report(xlamem.read(make(text))).as_json()
+        (space,) = data["programs"][0]["spaces"]
+        assert (space["peak"], {name: n for name, n in space["categories"].items() if n}) == (
+            peak, {"temp": size} if size else {}
+        )  # fmt: skip
+
+
 def test_opcodes_of_instructions_of_the_same_name() -> None:
     """As a damaged dump may have: that of the first one. Those that define nothing are numbered -1."""
     p: Any = SimpleNamespace(tables={"instructions": pa.table({"opcode": ["add", "mul", "copy", "dot"]})})
