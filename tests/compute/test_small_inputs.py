@@ -345,6 +345,14 @@ def test_a_peak_without_tables_has_no_curve() -> None:
     assert "svg" not in Peak(peak.spaces, peak.plateaus)._repr_html_()
 
 
+def test_names_of_the_products_of_layers() -> None:
+    """Numbers at the end do not count, with or without an underscore; a scope that is no name has none."""
+    paths = ["m/mlp1/dot_general", "m/mlp_2/dot_general", "m/attn2x/dot_general", "m/7/dot_general", "m/norm/add"]
+    names = pa.array([f"jit(f)/jvp({path.replace('/', ')/', 1)}" for path in paths])
+    a: Any = SimpleNamespace(op_codes=np.array([0, 1, 2, 3, 4, -1]), op_names=names)
+    assert LayerActivations.names_of(a, np.arange(6)) == ("attn2x", "mlp")
+
+
 def test_long_dimensions() -> None:
     """Those of 18 digits and more are no sizes."""
     shapes = pa.array([f"s8[{10**16},3]", f"s8[{10**17},3]"])

@@ -25,7 +25,7 @@ from xlamem.dump import as_tables
 from xlamem.errors import OutputError
 from xlamem.parse.fingerprints import are_known
 from xlamem.parse.join import ReadDump, tables_of
-from xlamem.warehouse import compaction, derived, dumps_view, identity, known, peak_numbers, query, spill
+from xlamem.warehouse import compaction, derived, dumps_view, identity, known, merged, peak_numbers, query, spill
 from xlamem.warehouse.batch import Batch, File, Lazy
 from xlamem.warehouse.compaction import _bins, _has_ended
 from xlamem.warehouse.known import KnownDumps
@@ -382,6 +382,27 @@ def test_paths_are_those_of_a_host(name: str, identified: bool, changes: bool) -
 
 
 # ---- arrays on disk
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "key"),
+    [
+        ("allocations", "page", "page"), ("allocations", "allocation", "allocation"), ("frames", "id", "id"),
+        ("values", "allocation", "allocation"), ("values", "value_id", "value_id"),
+        ("instructions", "stack_frame_id", "id"),
+    ],
+)  # fmt: skip
+def test_ids_of_several_dumps_stay_apart(table: str, column: str, key: str) -> None:
+    """Whichever of the columns with ids of a kind has the highest one; a frame that is named may be missing."""
+    columns = {"allocations": ["page", "allocation"], "values": ["allocation", "value_id"], "live_ranges": ["value_id"],
+               "frames": ["id"], "instructions": ["stack_frame_id"]}  # fmt: skip
+    tables = {t: {c: [0, 9 if (t, c) == (table, column) else 3] for c in names} for t, names in columns.items()}
+    dumps: Any = SimpleNamespace(ids=["x", "y"], tables={t: pa.table(content) for t, content in tables.items()})
+    offsets = merged._offsets(dumps)
+    ids, dump = np.tile(np.arange(-1, 10), 3), np.repeat(np.arange(3), 11)
+    assert len({*offsets.add(key, ids, dump).tolist()}) == 31  # one of them is -1
+    dumps.ids = ["x"]
+    assert merged._offsets(dumps).add(key, ids, dump).tolist() == ids.tolist()
 
 
 def test_arrays_do_not_share_pages(monkeypatch: pytest.MonkeyPatch) -> None:
