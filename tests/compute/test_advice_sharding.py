@@ -57,6 +57,7 @@ def test_outputs_that_replace_it_are_sharded_as_well(make: Make) -> None:
     ("params", "state", "found"),
     [
         ({}, {}, "opt"),
+        ({"shape": "f32[64,16]"}, {}, "opt"),  # in the last dimension
         ({"op_name": "opt[0].mu['a']['w']"}, {"op_name": "params['a']['w']"}, "params"),  # its state is sharded
         ({}, {"op_name": "opt[0].mu['a']['v']"}, None),
         ({}, {"op_name": "params['b']['a']['w']"}, None),  # of the same argument
