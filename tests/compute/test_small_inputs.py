@@ -27,7 +27,7 @@ from xlamem.compute.advice import batches, intervention, rematerialization
 from xlamem.compute.advice.layers import LayerActivations
 from xlamem.compute.advice.layouts import _small_cells
 from xlamem.compute.advice.plan import saved_together
-from xlamem.compute.advice.stacks import with_most_bytes
+from xlamem.compute.advice.stacks import LoopActivations, with_most_bytes
 from xlamem.compute.advice.what_if import Change, WhatIf
 from xlamem.compute.arenas import _reach
 from xlamem.compute.bills import Sums
@@ -338,6 +338,14 @@ def test_the_entry_parameter_of_an_allocation(
 def test_a_value_ends_with_its_allocation(size: int) -> None:
     p = program(xlamem.read(IN_PLACE.replace(b"SIZE", b"%d" % size)))
     assert (p.size.tolist(), p.extent.tolist()) == ([size, 512], [min(size, 512), 512])
+
+
+def test_sizes_of_values_that_go_beyond_their_arena(make: Callable[..., Path]) -> None:
+    """Their sizes are added up as they are printed; they cover no more than the arena."""
+    values = [value(0, "a", 96), value(1, "b", 32, 48)]
+    dump = xlamem.read(make(attacks.dump(values, size=64, ranges=["a{}:0-1", "b{}:2-3"])))
+    (row,) = compute.fragmentation(dump).to_pylist()
+    assert (row["size"], row["value_bytes"], row["reuse"], row["unassigned"], row["peak"]) == (64, 128, 2.0, 0, 64)
 
 
 def test_a_peak_without_tables_has_no_curve() -> None:
@@ -804,6 +812,24 @@ def test_what_is_computed_again_is_in_flight_until_the_stacks_are_last_read() ->
     a: Any = SimpleNamespace(w=SimpleNamespace(only=lambda members: np.array([0, 8, 8, 8, 8, 0])))
     s: Any = SimpleNamespace(members=None, read=(3, 4))
     assert rematerialization._stacked_again(a, s, 2, 5).levels.tolist() == [0, -6, -6, -1, -1, 0]
+
+
+@pytest.mark.parametrize(
+    ("extent", "in_memory", "by_policy", "wanted"),
+    [
+        (4, True, False, 10), (4, True, True, 0),  # much smaller than an element
+        (10, True, False, 10), (10, True, True, 10), (10, False, False, 10), (12, True, False, 10), (12, True, True, 0),
+    ],
+)  # fmt: skip
+def test_what_a_loop_passes_on(extent: int, in_memory: bool, by_policy: bool, wanted: int) -> None:
+    """Without a result of the size of an element, it is an element, unless a policy keeps the stack."""
+    others = np.array([1]), np.array([0]), np.array([1])
+    loops: Any = SimpleNamespace(
+        p=SimpleNamespace(extent=np.array([80, extent]), owner=np.array([0, 1])),
+        w=SimpleNamespace(in_memory=np.array([True, in_memory])),
+        _other_results=lambda loop, stacks, trips: others,
+    )
+    assert LoopActivations._carry(loops, 0, np.array([0]), 8, by_policy=by_policy) == wanted
 
 
 @pytest.mark.parametrize(("steps", "first"), [((3, 5), 5), ((3, 6, 4), 4), ((3,), 7), ((), 7)])
