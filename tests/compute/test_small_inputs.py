@@ -1007,6 +1007,28 @@ def test_steps_at_which_values_occupy_their_bytes(steps: int | None, interval: s
 # -- names of buffers ----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "kind", ["", "output shape is |f32[1]|, maybe-live-out:",
+             "parameter 0, shape |f32[1]| at ShapeIndex {}, output shape is |f32[1]|, maybe-live-out:"],
+)  # fmt: skip
+@pytest.mark.parametrize(("size", "is_read"), [(64, False), (65, True)])
+def test_the_hlo_text_is_read_if_many_bytes_have_no_name(
+    size: int, is_read: bool, kind: str, make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than a quarter, in this test, of temporaries, or of these and of what is in outputs."""
+    monkeypatch.setattr(module, "MAX_SHARE", 0.25)
+    reads: list[Any] = []
+    monkeypatch.setattr(module, "hlo_body", reads.append)
+    named = 'f32[1] add(%x, %x), metadata={op_name="jit(f)/add"}'
+    values, own = [value(0, "a", 256 - size), value(1, "b", size, 0 if kind else 256)], ""
+    if kind:
+        own = f"allocation 1: size {size}, {kind}\n{values.pop()}"
+    records = [record(0, "a", named), record(1, "b")]
+    members = attacks.dump([*values, own], size=512, records=records, ranges=["a{}:0-3", "b{}:1-3"])
+    module._find(program(xlamem.read(make(members))))
+    assert bool(reads) == is_read
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_values_are_named_after_others(seed: int) -> None:
     """Only after those with an origin, and after users with a name: their argument is none of the value."""
