@@ -409,6 +409,7 @@ def test_what_code_around_blocks_reads_in_the_backward_pass_is_not_kept(
 def test_blocks_of_different_sizes_are_no_loop(make: Make) -> None:
     """Which a CPU would need to compute them again one after the other."""
     assert stages(make, platform="cpu") == []
+    assert len(stages(make, platform="gpu")) == 1
 
 
 @pytest.mark.parametrize(("clone", "confidence"), [("c.remat", "try"), ("c.1", "likely")])

@@ -328,6 +328,16 @@ def test_an_embedding_that_is_whole_beside_a_head(
         assert rows[0]["upper"] == EMBEDDING.size * 3 // 4 + QUARTERS.size // 50
 
 
+def test_a_matrix_of_which_the_larger_dimension_cannot_be_divided(make: Make) -> None:
+    whole, large = argument("params['table']", "f32[66,16]", 0), argument("params['up']", "f32[16,256]", 1)
+    whole, large = (
+        a._replace(instruction=f"{a.instruction}, sharding={text}")
+        for a, text in ((whole, "{replicated}"), (large, "{devices=[1,4]<=[4]}"))
+    )
+    (row,) = shardings(make, QUARTERS, whole, large)
+    assert "along the dimension of 16 over 4 devices, as most of `params` is" in row["action"]
+
+
 def test_the_state_of_an_embedding_is_sharded_with_it(make: Make) -> None:
     shapes = {"embed": "f32[512,16]", "head": "f32[16,128]"}
     names = [(f"state.{field}['{name}']", shape) for field in ("mu", "params") for name, shape in shapes.items()]

@@ -23,7 +23,7 @@ import xlamem
 from xlamem import compute
 from xlamem.compute import in_use, peaks, slots, uses, xla_peak
 from xlamem.compute import origins as module
-from xlamem.compute.advice import batches, intervention, rematerialization
+from xlamem.compute.advice import attention, batches, bounds, intervention, rematerialization
 from xlamem.compute.advice.layers import LayerActivations
 from xlamem.compute.advice.layouts import _small_cells
 from xlamem.compute.advice.plan import saved_together
@@ -359,6 +359,23 @@ def test_names_of_the_products_of_layers() -> None:
     names = pa.array([f"jit(f)/jvp({path.replace('/', ')/', 1)}" for path in paths])
     a: Any = SimpleNamespace(op_codes=np.array([0, 1, 2, 3, 4, -1]), op_names=names)
     assert LayerActivations.names_of(a, np.arange(6)) == ("attn2x", "mlp")
+
+
+def test_pairs_of_positions() -> None:
+    """If both numbers are the same, there are two of them, or more."""
+    dimensions = np.array([[4, 4, 4], [4, 1, 4], [4, 2, 1], [2, 3, 4]])
+    assert attention._Pairs(4, 4).are_in(dimensions).tolist() == [True, True, False, False]
+    assert attention._Pairs(4, 2).are_in(dimensions).tolist() == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "room"), [("preallocated-temp:", 8), ("parameter 0, shape |f32[4]| at ShapeIndex {}:", 0)]
+)
+def test_what_moves_to_vmem_takes_the_place_of_temporaries(kind: str, room: int, make: Callable[..., Path]) -> None:
+    """At most half of the temporaries there make room; arguments stay."""
+    buffers = [Buffer("a", "f32[64]"), Buffer("v", "f32[4]", allocation=f"color 1, {kind}")]
+    w = WhatIf(program(advice_programs.program(make, buffers, "tpu")))
+    assert bounds.with_vmem(w, 0) == room
 
 
 def test_long_dimensions() -> None:
