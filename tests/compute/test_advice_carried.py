@@ -48,8 +48,9 @@ def carry(make: Make, *buffers: Buffer, platform: str = "cpu") -> list[Row]:
     return advice(program(make, [SMALL, *buffers], platform), "carry")
 
 
-def test_a_cache_that_a_loop_stacks(make: Make) -> None:
-    (row,) = carry(make, *decoding())
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_a_cache_that_a_loop_stacks(platform: str, make: Make) -> None:
+    (row,) = carry(make, *decoding(), platform=platform)
     assert row["action"] == TEXT
     assert (row["lower"], row["upper"]) == (int(0.75 * SIZE), int(1.1 * SIZE))
     assert (row["n_buffers"], row["shape"], row["confidence"], row["argument"]) == (1, SHAPE, "likely", None)

@@ -415,12 +415,16 @@ def test_what_is_sharded_with_the_largest_of_several_gathered_results(make: Make
         ("f32[48,32]", False),
     ],
 )  # fmt: skip
-def test_what_has_the_samples_of_an_activation(shape: str, *, is_alike: bool, make: Make) -> None:
+@pytest.mark.parametrize("is_donated", [False, True])
+def test_what_has_the_samples_of_an_activation(shape: str, *, is_alike: bool, is_donated: bool, make: Make) -> None:
     """Where activations were constrained to be sharded along the batch, all that has the batch was sharded."""
     reduced = Buffer("r", "f32[48,10]", (0, 7), "jit(f)/jvp()/dot_general", "all-reduce(%x)")
     other = Buffer("h", shape, (0, 7), "jit(f)/jvp()/tanh")
-    arguments = [argument("x", "f32[16,8]", 0), argument("w", "f32[48,32]", 1)]  # 48 layers
-    (row,) = advice(program(make, [*arguments, reduced, other]), "collective")
+    weights = argument("w", "f32[48,32]", 1)  # 48 layers
+    if is_donated:
+        result = "output shape is |f32[48,32]|, maybe-live-out:"
+        weights = weights._replace(allocation=weights.allocation.replace("{}:", "{}, " + result))
+    (row,) = advice(program(make, [argument("x", "f32[16,8]", 0), weights, reduced, other]), "collective")
     assert row["upper"] == reduced.size + is_alike * other.size
 
 

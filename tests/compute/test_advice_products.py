@@ -369,6 +369,15 @@ def test_pairs_in_chunks_of_rows(make: Make) -> None:
     assert row["upper"] == min(int(1.15 * (estimate + USERS.size)), 2 * PAIRS.size + 2 * USERS.size)
 
 
+def test_a_gradient_of_weights_with_as_many_elements_as_pairs(make: Make) -> None:
+    updated = "output shape is |f32[256,1024]|, maybe-live-out:"
+    weights = argument("w", "f32[256,1024]", 0)
+    weights = weights._replace(allocation=weights.allocation.replace("{}:", "{}, " + updated))
+    gradient = PAIR_GRADIENT._replace(name="dot.9", shape="f32[256,1024]")
+    (row,) = loss_advice(make, USERS, ITEMS, PAIRS, PAIR_GRADIENT, weights, gradient)
+    assert (row["n_buffers"], row["bytes"]) == (2, 2 * PAIRS.size)
+
+
 def test_a_scatter_into_pairs_joins_their_dimensions(make: Make) -> None:
     joined = PAIR_GRADIENT._replace(name="scatter.1", shape="f32[262144]")
     (row,) = loss_advice(make, USERS, ITEMS, PAIRS, PAIR_GRADIENT, joined)

@@ -409,6 +409,7 @@ def test_what_code_around_blocks_reads_in_the_backward_pass_is_not_kept(
 def test_blocks_of_different_sizes_are_no_loop(make: Make) -> None:
     """Which a CPU would need to compute them again one after the other."""
     assert stages(make, platform="cpu") == []
+    assert len(stages(make, platform="gpu")) == 1
 
 
 @pytest.mark.parametrize(("clone", "confidence"), [("c.remat", "try"), ("c.1", "likely")])
@@ -517,6 +518,16 @@ def test_layers_that_the_compiler_computes_again(again: int, make: Make) -> None
     largest, sizes = 4 * 67 * 64, [4 * (64 + i) * 64 for i in range(again, 4)]
     assert row["lower"] == (-largest if again > 2 else pytest.approx(0.6 * (sum(sizes) - largest), abs=100))
     assert row["upper"] >= 4 * 64 * (64 + 65 + 66 + 67)
+
+
+@pytest.mark.parametrize(("n", "lower"), [(8, True), (6, True), (5, None)])
+def test_layers_with_few_products(n: int, lower: bool | None, make: Make) -> None:
+    """One and a half in each of four layers are enough, also for a lower bound."""
+    name = "jit(f)/jvp(layer_{})/mul"
+    kept = [Buffer(f"h.{i}", "f32[64,64]", (i, 9), name.format(i), uses="  s.9, operand 0") for i in range(4)]
+    gradients = [Buffer(f"g.{i}", "f32[]", (8 - i, 8 - i), f"jit(f)/transpose(jvp(layer_{i}))/mul") for i in range(4)]
+    rows = advice(program(make, kept + gradients + products(*LAYERS)[:n], "tpu"), "recompute")
+    assert [row["lower"] > 0 for row in rows] == ([] if lower is None else [lower])
 
 
 def test_half_of_the_bytes_at_the_peak_are_computed_again(make: Make) -> None:

@@ -36,6 +36,16 @@ def test_empty_arrays_are_no_parts(shape: str, make: Make) -> None:
     assert not shardings(make, exchanged, PARAMS._replace(shape=shape), STATE)
 
 
+def test_arguments_without_a_path_or_in_the_memory_of_the_host(make: Make) -> None:
+    """A number before the others does not change which of them is sharded. Nothing is saved on the host."""
+    params, state = argument("params['a']['w']", "f32[16,64]", 1), argument("opt[0].mu['a']['w']", "f32[64,64]", 2)
+    numbers = [argument("lr", "f32[]", 0), EXCHANGED]
+    for platform, color, n in (("cpu", 0, 1), ("tpu", 0, 1), ("tpu", 5, 0)):
+        placed = state._replace(allocation=f"color {color}, {state.allocation}")
+        rows = shardings(make, *numbers, params, placed, platform=platform)
+        assert [(r["argument"], r["parameter"], r["bytes"]) for r in rows] == [("opt", 2, state.size)] * n
+
+
 def test_outputs_that_replace_it_are_sharded_as_well(make: Make) -> None:
     new = output("new", "f32[64,64]")
     (row,) = shardings(make, EXCHANGED, PARAMS, STATE, new)
@@ -47,6 +57,7 @@ def test_outputs_that_replace_it_are_sharded_as_well(make: Make) -> None:
     ("params", "state", "found"),
     [
         ({}, {}, "opt"),
+        ({"shape": "f32[64,16]"}, {}, "opt"),  # in the last dimension
         ({"op_name": "opt[0].mu['a']['w']"}, {"op_name": "params['a']['w']"}, "params"),  # its state is sharded
         ({}, {"op_name": "opt[0].mu['a']['v']"}, None),
         ({}, {"op_name": "params['b']['a']['w']"}, None),  # of the same argument
@@ -315,6 +326,16 @@ def test_an_embedding_that_is_whole_beside_a_head(
     if found:
         assert "along the dimension of 512 over 4 devices, as `params['head']` is" in rows[0]["action"]
         assert rows[0]["upper"] == EMBEDDING.size * 3 // 4 + QUARTERS.size // 50
+
+
+def test_a_matrix_of_which_the_larger_dimension_cannot_be_divided(make: Make) -> None:
+    whole, large = argument("params['table']", "f32[66,16]", 0), argument("params['up']", "f32[16,256]", 1)
+    whole, large = (
+        a._replace(instruction=f"{a.instruction}, sharding={text}")
+        for a, text in ((whole, "{replicated}"), (large, "{devices=[1,4]<=[4]}"))
+    )
+    (row,) = shardings(make, QUARTERS, whole, large)
+    assert "along the dimension of 16 over 4 devices, as most of `params` is" in row["action"]
 
 
 def test_the_state_of_an_embedding_is_sharded_with_it(make: Make) -> None:

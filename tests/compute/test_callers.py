@@ -18,6 +18,7 @@ from xlamem.compute.callers import (
     MAX_FUNCTIONS,
     MAX_STACK,
     Functions,
+    _sums,
     callers_outside,
     calls_from,
     calls_outside,
@@ -318,8 +319,15 @@ def test_functions_instead_of_scopes() -> None:
     """Arguments keep their names, and so does what has no function."""
     table = in_use(
         ("temp", ADD, "step/loss", 4), ("temp", ADD, None, 2), ("live_out", ADD, "step/sgd", 1),
-        ("parameter", "p['w']", "step", 8),
+        ("parameter", "p['w']", "step", 8), ("temp_in_output", ADD, "step/adam", 16), ("constant", ADD, "step", 32),
     )  # fmt: skip
     scopes = {row["bytes"]: row["scope"] for row in folded_scopes(table, functions=True)}
-    assert scopes == {4: "step/loss", 2: "add", 1: "step/sgd", 8: "p['w']"}
+    assert scopes == {4: "step/loss", 2: "add", 1: "step/sgd", 8: "p['w']", 16: "step/adam", 32: "add"}
     assert {row["scope"] for row in folded_scopes(table)} == {"add", "p['w']"}
+
+
+def test_a_frame_counts_once_in_each_group() -> None:
+    """Its height counts each time: that of a function that calls itself is in between."""
+    group, item, height = np.array([5, 9, 5, 5]), np.array([0, 0, 0, 1]), np.array([1.0, 7.0, 3.0, 0.0])
+    sums, heights = _sums(group, item, np.array([4.0, 2.0]), height)
+    assert (sums.tolist(), heights.tolist()) == ([6.0, 4.0], [1.6, 7.0])

@@ -30,9 +30,9 @@ SIZES = {
 }
 
 SPELLINGS = {
-    "v5e": "v5e TPU_v5_lite v5litepod v5e:2x2",
+    "v5e": "v5e TPU_v5_lite v5litepod v5e:2x2 v5e:2x2:0",
     "v5p": "TPU_v5 TPU_v5p",
-    "v6e": "TPU_v6_lite Trillium",
+    "v6e": "TPU_v6_lite Trillium Google_Cloud_TPU_v6e",
     "v4": "TPU_v4",
     "v7x": "tpu7x:2x2x1 Ironwood",
     "a100-40gb": "A100-40GB",

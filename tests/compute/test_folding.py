@@ -103,6 +103,15 @@ def test_classes_are_no_parts_of_arguments() -> None:
     assert [*root.children] == ["eqx.nn.LayerNorm", "eqx.nn.Conv*d", "eqx.nn.MLP", "state"]
 
 
+@pytest.mark.parametrize(("inner", "name"), [(95, "a/b"), (94, "a")])
+def test_a_scope_inside_takes_the_line_of_the_one_around_it(inner: int, name: str) -> None:
+    """If it has at least 95 % of its bytes."""
+    sizes = {"a": 100 - inner, "a/b": inner, "c": 900}
+    rows = [{"scope": scope, "bytes": size, "n": 1} for scope, size in sizes.items()]
+    (_, folded) = sorted(compute.fold_scopes(compute.scope_tree(rows), 2), key=lambda scope: -scope.bytes)
+    assert folded.name == name
+
+
 def test_a_scope_with_buffers_of_its_own() -> None:
     sizes = {"a": (60, 3), "a/b": (40, 1), "c": (9, 1)}
     rows = [{"scope": scope, "bytes": size, "n": n} for scope, (size, n) in sizes.items()]
@@ -207,6 +216,13 @@ def test_numbers_of_instructions_are_folded() -> None:
         {"instruction": "fusion.*", "bytes": 10000, "n": 100}, {"instruction": None, "bytes": 100, "n": 1},
     ]  # fmt: skip
     assert n == 1
+
+
+def test_numbers_in_words_are_kept_as_long_as_few_rows_remain() -> None:
+    names = [f"{word}-{i}" for word in ("AV2", "AV3", "conv2d", "conv3d", "F8") for i in range(20)]
+    folded, n = compute.folded_rest(pa.table({"instruction": names, "bytes": [100] * len(names)}), ["instruction"], 0)
+    assert folded["instruction"].to_pylist() == ["AV2-*", "AV3-*", "F8-*", "conv2d-*", "conv3d-*"]
+    assert n == 5
 
 
 @pytest.mark.parametrize(

@@ -273,6 +273,13 @@ def peak_of(dump: xlamem.Dump) -> int | None:
     return {r["name"]: r["bytes"] for r in xlamem.explain(dump).to_pylist()}["jax.peak_memory_in_bytes"]
 
 
+def test_releases_do_not_matter_to_an_arena_that_values_fill(make: Callable[..., Path]) -> None:
+    value = attacks.value(0, "a", 16384, 0, "f32[4096]{0:T(1024)}")
+    dump = xlamem.read(make(attacks.dump([value], size=16384), "tpu_comp_env"))
+    rows = [r for r in xlamem.explain(dump).to_pylist() if r["name"].startswith("jax.temp_size")]
+    assert [(r["name"], r["bytes"], r["releases"]) for r in rows] == [("jax.temp_size_in_bytes", 16384, None)]
+
+
 @pytest.mark.parametrize(
     ("suffix", "wanted"),
     [

@@ -37,6 +37,7 @@ from xlamem.compute.overview import main_memory_first, space_name
 from xlamem.compute.peaks import plateaus_of
 from xlamem.compute.program import program
 from xlamem.compute.selection import largest_program, select_space
+from xlamem.compute.uses import use_steps
 from xlamem.compute.xla_peak import max_overlap
 
 Make = Callable[..., Path]
@@ -626,6 +627,18 @@ def test_uses_that_are_not_scheduled_come_last(make: Make) -> None:
     assert used_by("gone").last_user is None
 
 
+def test_steps_at_which_values_are_used(make: Make) -> None:
+    """From the first step on; not those of values and of instructions that there are not."""
+    records = [
+        record(0, "a", uses="  s.2, operand 0\n  gone, operand 0\n  s.0, operand 1"),
+        record(1, "b", uses="  s.0, operand 0"),
+        record(3, "c", uses="  s.1, operand 0"),
+    ]
+    members = attacks.dump([value(0, "a", 64), value(1, "b", 64, 64)], size=128, records=records, ranges=["a{}:0-3"])
+    values, steps = use_steps(program(xlamem.read(make(members))))
+    assert sorted(zip(values.tolist(), steps.tolist(), strict=True)) == [(0, 0), (0, 2), (1, 0)]
+
+
 def test_padding_without_live_ranges(make: Make) -> None:
     """An allocation without values has none, and gives none to others."""
     allocations = (
@@ -689,6 +702,16 @@ def test_the_arena_with_most_temporaries_of_vmem(sizes: tuple[int, int], make: M
     p = program(xlamem.read(make(members, "cl_1004524046.after_optimizations")))
     found = {i.field: i.bytes for i in inferred_analysis(p)}
     assert found["peak_memory_in_bytes"] == 64
+
+
+@pytest.mark.parametrize(("used", "most"), [(1, 0), (2, 64), (3, 64)])
+def test_a_value_of_vmem_that_is_used_when_it_begins(used: int, most: int, make: Make) -> None:
+    """It is live at that step. A use before does not count."""
+    arena = f"allocation 0: size 64, color 1, preallocated-temp:\n{value(0, 'v.0', 64, color=1)}"
+    records = [record(0, "v.0", uses=f"  s.{used}, operand 0")]
+    members = attacks.dump([], allocations=arena, records=records, ranges=["v.0{}:2-3"])
+    p = program(xlamem.read(make(members, "cl_1004524046.after_optimizations")))
+    assert {i.field: i.bytes for i in inferred_analysis(p)}["peak_memory_in_bytes"] == most
 
 
 @pytest.mark.parametrize(("cut", "most"), [(0, 64), (1, None)])

@@ -10,10 +10,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import advice_programs
 import attacks
 import numpy as np
 import pyarrow as pa
 import pytest
+from advice_programs import Buffer
 from attacks import record, value
 from conftest import DUMPS
 
@@ -21,11 +23,11 @@ import xlamem
 from xlamem import compute
 from xlamem.compute import in_use, peaks, slots, uses, xla_peak
 from xlamem.compute import origins as module
-from xlamem.compute.advice import batches, rematerialization
+from xlamem.compute.advice import attention, batches, bounds, intervention, rematerialization
 from xlamem.compute.advice.layers import LayerActivations
 from xlamem.compute.advice.layouts import _small_cells
 from xlamem.compute.advice.plan import saved_together
-from xlamem.compute.advice.stacks import with_most_bytes
+from xlamem.compute.advice.stacks import LoopActivations, with_most_bytes
 from xlamem.compute.advice.what_if import Change, WhatIf
 from xlamem.compute.arenas import _reach
 from xlamem.compute.bills import Sums
@@ -34,7 +36,7 @@ from xlamem.compute.causes import xla_causes
 from xlamem.compute.charges import Charges
 from xlamem.compute.columns import groups_of, runs, sums_of
 from xlamem.compute.explanation import _Rows
-from xlamem.compute.grouping import key_column
+from xlamem.compute.grouping import key_column, sums_by
 from xlamem.compute.hlo_trace import HloTrace
 from xlamem.compute.in_use import Window
 from xlamem.compute.layout import Layout, can_be_added, module_lengths, schedule_lengths
@@ -177,6 +179,14 @@ def test_sums_by_several_numbers(seed: int) -> None:
     assert sums.n.tolist() == [len(groups[k]) for k in keys]
     assert sums.add(size).tolist() == [sum(groups[k]) for k in keys]
     assert sums.common(size).tolist() == [groups[k][0] if len({*groups[k]}) == 1 else -1 for k in keys]
+
+
+def test_sums_of_rows_that_stand_for_several_buffers() -> None:
+    """Their bytes are those of all buffers."""
+    keys = {"kind": pa.chunked_array([["a", "b", "a", None]])}
+    for numbers, n in ((None, [1, 2, 1]), (np.array([3, 1, 2, 5]), [5, 5, 1])):
+        sums = sums_by(keys, np.array([12, 7, 8, 0]), numbers)
+        assert sums.to_pydict() == {"kind": [None, "a", "b"], "bytes": [0, 20, 7], "n": n}
 
 
 def test_the_running_maximum_of_ends() -> None:
@@ -330,9 +340,42 @@ def test_a_value_ends_with_its_allocation(size: int) -> None:
     assert (p.size.tolist(), p.extent.tolist()) == ([size, 512], [min(size, 512), 512])
 
 
+def test_sizes_of_values_that_go_beyond_their_arena(make: Callable[..., Path]) -> None:
+    """Their sizes are added up as they are printed; they cover no more than the arena."""
+    values = [value(0, "a", 96), value(1, "b", 32, 48)]
+    dump = xlamem.read(make(attacks.dump(values, size=64, ranges=["a{}:0-1", "b{}:2-3"])))
+    (row,) = compute.fragmentation(dump).to_pylist()
+    assert (row["size"], row["value_bytes"], row["reuse"], row["unassigned"], row["peak"]) == (64, 128, 2.0, 0, 64)
+
+
 def test_a_peak_without_tables_has_no_curve() -> None:
     peak = xlamem.peak(IN_PLACE.replace(b"SIZE", b"512"))
     assert "svg" not in Peak(peak.spaces, peak.plateaus)._repr_html_()
+
+
+def test_names_of_the_products_of_layers() -> None:
+    """Numbers at the end do not count, with or without an underscore; a scope that is no name has none."""
+    paths = ["m/mlp1/dot_general", "m/mlp_2/dot_general", "m/attn2x/dot_general", "m/7/dot_general", "m/norm/add"]
+    names = pa.array([f"jit(f)/jvp({path.replace('/', ')/', 1)}" for path in paths])
+    a: Any = SimpleNamespace(op_codes=np.array([0, 1, 2, 3, 4, -1]), op_names=names)
+    assert LayerActivations.names_of(a, np.arange(6)) == ("attn2x", "mlp")
+
+
+def test_pairs_of_positions() -> None:
+    """If both numbers are the same, there are two of them, or more."""
+    dimensions = np.array([[4, 4, 4], [4, 1, 4], [4, 2, 1], [2, 3, 4]])
+    assert attention._Pairs(4, 4).are_in(dimensions).tolist() == [True, True, False, False]
+    assert attention._Pairs(4, 2).are_in(dimensions).tolist() == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "room"), [("preallocated-temp:", 8), ("parameter 0, shape |f32[4]| at ShapeIndex {}:", 0)]
+)
+def test_what_moves_to_vmem_takes_the_place_of_temporaries(kind: str, room: int, make: Callable[..., Path]) -> None:
+    """At most half of the temporaries there make room; arguments stay."""
+    buffers = [Buffer("a", "f32[64]"), Buffer("v", "f32[4]", allocation=f"color 1, {kind}")]
+    w = WhatIf(program(advice_programs.program(make, buffers, "tpu")))
+    assert bounds.with_vmem(w, 0) == room
 
 
 def test_long_dimensions() -> None:
@@ -340,6 +383,15 @@ def test_long_dimensions() -> None:
     shapes = pa.array([f"s8[{10**16},3]", f"s8[{10**17},3]"])
     a: Any = SimpleNamespace(_shapes=(np.array([0, 1]), shapes))
     assert LayerActivations.dimensions.func(a)[:, :2].tolist() == [[10**16, 3], [3, 0]]
+
+
+def test_dimensions_of_1_do_not_count(make: Callable[..., Path]) -> None:
+    """Others may end with a 1: 21 times 8 is not 28."""
+    shapes = ["f32[21,8]", "f32[28]", "f32[1,28]", "f32[28,1]", "f32[1,1]", "f32[2,1,8]", "f32[2,8]", "f32[]", "pred"]
+    p = program(advice_programs.program(make, [Buffer(f"v.{i}", shape) for i, shape in enumerate(shapes)]))
+    codes, names = intervention.dimensions(p)
+    texts = [*names.to_pylist(), None]
+    assert [texts[code] for code in codes.tolist()] == ["21,8", "28", "28", "28", "1", "2,8", "2,8", None, None]
 
 
 @pytest.mark.parametrize(("extents", "wanted"), [([10, 10, 0], False), ([11, 10, 0], True), ([9, 10, 2], True)])
@@ -779,6 +831,24 @@ def test_what_is_computed_again_is_in_flight_until_the_stacks_are_last_read() ->
     assert rematerialization._stacked_again(a, s, 2, 5).levels.tolist() == [0, -6, -6, -1, -1, 0]
 
 
+@pytest.mark.parametrize(
+    ("extent", "in_memory", "by_policy", "wanted"),
+    [
+        (4, True, False, 10), (4, True, True, 0),  # much smaller than an element
+        (10, True, False, 10), (10, True, True, 10), (10, False, False, 10), (12, True, False, 10), (12, True, True, 0),
+    ],
+)  # fmt: skip
+def test_what_a_loop_passes_on(extent: int, in_memory: bool, by_policy: bool, wanted: int) -> None:
+    """Without a result of the size of an element, it is an element, unless a policy keeps the stack."""
+    others = np.array([1]), np.array([0]), np.array([1])
+    loops: Any = SimpleNamespace(
+        p=SimpleNamespace(extent=np.array([80, extent]), owner=np.array([0, 1])),
+        w=SimpleNamespace(in_memory=np.array([True, in_memory])),
+        _other_results=lambda loop, stacks, trips: others,
+    )
+    assert LoopActivations._carry(loops, 0, np.array([0]), 8, by_policy=by_policy) == wanted
+
+
 @pytest.mark.parametrize(("steps", "first"), [((3, 5), 5), ((3, 6, 4), 4), ((3,), 7), ((), 7)])
 def test_a_loop_does_not_read_its_own_results(steps: tuple[int, ...], first: int, make: Callable[..., Path]) -> None:
     """It carries them, so it is listed among their uses."""
@@ -952,6 +1022,28 @@ def test_steps_at_which_values_occupy_their_bytes(steps: int | None, interval: s
 
 
 # -- names of buffers ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind", ["", "output shape is |f32[1]|, maybe-live-out:",
+             "parameter 0, shape |f32[1]| at ShapeIndex {}, output shape is |f32[1]|, maybe-live-out:"],
+)  # fmt: skip
+@pytest.mark.parametrize(("size", "is_read"), [(64, False), (65, True)])
+def test_the_hlo_text_is_read_if_many_bytes_have_no_name(
+    size: int, is_read: bool, kind: str, make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than a quarter, in this test, of temporaries, or of these and of what is in outputs."""
+    monkeypatch.setattr(module, "MAX_SHARE", 0.25)
+    reads: list[Any] = []
+    monkeypatch.setattr(module, "hlo_body", reads.append)
+    named = 'f32[1] add(%x, %x), metadata={op_name="jit(f)/add"}'
+    values, own = [value(0, "a", 256 - size), value(1, "b", size, 0 if kind else 256)], ""
+    if kind:
+        own = f"allocation 1: size {size}, {kind}\n{values.pop()}"
+    records = [record(0, "a", named), record(1, "b")]
+    members = attacks.dump([*values, own], size=512, records=records, ranges=["a{}:0-3", "b{}:1-3"])
+    module._find(program(xlamem.read(make(members))))
+    assert bool(reads) == is_read
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -1156,3 +1156,15 @@ def test_kinds_of_arguments(make: Callable[..., Path]) -> None:
     rows = xlamem.live_set(xlamem.read(make(members)), 2).to_pylist()
     kinds = {r["value_id"]: (r["op_name"], r["kind"]) for r in rows}
     assert kinds == dict(enumerate(names.items())) | {9: ("opt_state[0].mu['w']", None)}
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_copy_that_is_printed_first_has_the_name_of_its_operand(first: int, make: Callable[..., Path]) -> None:
+    records = [
+        record(first, "copy", "f32[2] copy(%a)"),
+        record(1 - first, "a", attacks.op_name("jit(f)/one/add"), uses="  copy, operand 0"),
+    ]
+    values = sorted([value(first, "copy", offset=8), value(1 - first, "a")])
+    members = attacks.dump(values, records=sorted(records), ranges=["a{}:0-3", "copy{}:1-3"])
+    found = xlamem.buffer(xlamem.read(make(members)), first).value
+    assert (found["op_name"], found["origin"]) == ("jit(f)/one/add", "operand")

@@ -183,6 +183,8 @@ def test_only_sizes_have_units() -> None:
 def test_a_size_has_units_in_any_table() -> None:
     table = pa.table({"size": [1 << 20], "remaining": [2048], "parameter": [4], "value": [5]})
     assert repr(xlamem.show(table)).splitlines()[1].split() == ["1.00", "MiB", "2.00", "KiB", "4", "5"]
+    # A parameter is a number in other tables than `occupancy`.
+    assert repr(xlamem.show(pa.table({"time": [1], "parameter": [2048]}))).splitlines()[1].split() == ["1", "2,048"]
     values = xlamem.read(TPU).values
     assert "1.00 MiB" in repr(xlamem.show(values.select(["value_id", "size"])))
 
@@ -243,6 +245,12 @@ def test_cells_of_a_grid_in_a_notebook(headings: list[str], tags: list[str]) -> 
     assert cells == [*zip(tags, sides, [*headings, "x", "1"], strict=True)]
 
 
+def test_a_view_without_a_title() -> None:
+    assert View("", ())._repr_html_() == "<div></div>"
+    assert View("a", ())._repr_html_() == "<div><div><strong>a</strong></div></div>"
+    assert (repr(View("", ())), repr(View("a", ()))) == ("", "<a>")
+
+
 @pytest.mark.parametrize("value", [3, None, "text", [1]])
 def test_show_needs_a_table(value: Any) -> None:
     with pytest.raises(xlamem.UsageError, match=r"needs a pyarrow\.Table"):
@@ -299,6 +307,8 @@ def test_lines_and_labels_of_a_curve(usage: list[int], step: int, corners: str) 
     assert (area, mark) == (f"M90 126{corners}H730V126Z", f"M{middle}.0 6V126")
     rect = svg.find("rect")
     assert rect is not None
+    legend = re.findall(r"color:(#\w+)'>■</span> <small>(\w+)", html)
+    assert legend == [(rect.attrib["fill"], "parameters"), (svg.findall("path")[0].attrib["fill"], "temporaries")]
     assert [rect.attrib[k] for k in ("x", "y", "width", "height")] == ["90", "112.7", "640", "13.3"]
     labels = [(t.attrib["x"], t.attrib["y"], t.attrib["text-anchor"], t.text) for t in svg.findall("text")]
     assert labels == [

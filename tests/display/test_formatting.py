@@ -135,6 +135,7 @@ def test_names_too_long_for_a_line_keep_both_ends() -> None:
     ("text", "shown"),
     [
         ("aaaa/bbbb/cccc/dddd/eeee.py", "…/eeee.py"),
+        ("aaaa/bbbb/cccc/dddd/eeee/ffff/gggg.py", "…/gggg.py"),
         (f"a/{'b' * 23}", "…" + "b" * 11),
         (f"a/{'b' * 23}c", f"a/bbbb…{'b' * 4}c"),
         ("b" * 24, "b" * 6 + "…" + "b" * 5),
@@ -160,6 +161,7 @@ def test_shortening() -> None:
 
 def test_source_lines() -> None:
     assert formatting.file_line("model/train.py", 41) == "model/train.py:41"
+    assert formatting.file_line("model/train.py", 0) == "model/train.py:0"
     assert formatting.file_line("model/train.py", None) == "model/train.py"
     assert formatting.file_line("model/train.py", 41, folder=False) == "train.py:41"
     assert formatting.file_line("C:\\model\\train.py", 41, folder=False) == "train.py:41"
@@ -178,11 +180,12 @@ def test_numbers_for_people() -> None:
 
 def test_names_that_do_not_exist() -> None:
     known = ["Values", "allocations"]
-    closest = [formatting.closest(name, known) for name in ("values", "alocations", "q")]
+    closest = [formatting.closest(name, known) for name in ("values", "ALOCATIONS", "q")]
     assert closest == ["Values", "allocations", None]
     assert formatting.similar("value", known) == "did you mean 'Values'?"
     assert formatting.similar(["value", "q", "allocation"], known) == "did you mean 'Values', 'allocations'?"
     assert formatting.similar("q", known) == "there are Values, allocations"
+    assert formatting.similar("q", ["b", "a"]) == "there are b, a"
     assert formatting.similar("q", [], "it has") == "it has none"
     assert formatting.similar(["q", "value"], iter(known)) == "did you mean 'Values'?"
     assert formatting.similar(["q", "r"], iter(known)) == "there are Values, allocations"

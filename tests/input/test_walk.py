@@ -716,6 +716,30 @@ def test_filesystems_of_uris() -> None:
     assert filesystems.decoder("mock:///x::mock:///y")("a%20b") == "a%20b"
 
 
+def test_a_slash_at_the_end_of_a_path_of_fsspec(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some filesystems keep it."""
+    core = pytest.importorskip("fsspec.core")
+    monkeypatch.setattr(core, "url_to_fs", lambda uri: (core.get_filesystem_class("memory")(), uri.partition("//")[2]))
+    assert [filesystems.filesystem(uri)[1] for uri in ("own://a/b/", "own://a/b")] == ["a/b", "a/b"]
+
+
+def test_real_directories_of_files_under_their_own_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link with another name is a file of the directory that contains the link."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real/a.txt").write_text("")
+    (tmp_path / "links").mkdir()
+    (tmp_path / "alias").symlink_to("links")
+    for name in ("a.txt", "A.txt", "b.txt"):
+        (tmp_path / "links" / name).symlink_to("../real/a.txt")
+    monkeypatch.chdir(tmp_path / "links")
+    real = os.path.realpath(tmp_path)
+    for path, folder in (
+        (f"{tmp_path}/alias/a.txt", "real"), (f"{tmp_path}/alias/A.txt", "links"), (f"{tmp_path}/alias/b.txt", "links"),
+        ("a.txt", "real"), ("b.txt", "links"), ("../alias/b.txt", "links"), ("../real/a.txt", "real"),
+    ):  # fmt: skip
+        assert walk._real_paths(path) == (f"{real}/{folder}", f"{real}/real/a.txt"), path
+
+
 def test_a_file_that_a_server_does_not_have() -> None:
     with pytest.raises(FileNotFoundError, match=r"^no such file$"):
         files.open_file("mock:///nothing")

@@ -13,6 +13,7 @@ import pytest
 import xlamem
 from xlamem.compute.columns import encoded
 from xlamem.page.columns import LIMIT, Encoder, decoded_ints, decoded_texts, encoded_ints, encoded_texts
+from xlamem.page.model import size_as_json
 from xlamem.page.texts import joined
 
 EXTREME = [
@@ -74,7 +75,8 @@ def test_differences_are_numbers_of_the_script(jump: int, delta: bool) -> None:
     """A script cannot hold larger ones, though a column would be smaller with them."""
     column = np.arange(10_000) - LIMIT // 2
     column[5000:] += jump - 1
-    assert encoded_ints(column)["delta"] is delta
+    for values in (column, -column):
+        assert encoded_ints(values)["delta"] is delta
 
 
 @pytest.mark.parametrize(
@@ -118,3 +120,10 @@ def test_columns_with_one_dictionary() -> None:
     (first, second, other), names = joined([column("b", None, "a", "b"), column("c", "a")], (column("x", "a", "y"),))
     assert names.to_pylist() == ["b", "a", "c"]
     assert [codes.tolist() for codes in (first, second, other)] == [[0, -1, 1, 0], [2, 1], [-1, 1, -1]]
+
+
+@pytest.mark.parametrize(
+    "value", [[], [7] * 1000, ["ab", None] * 500, {"a": 1, "bc": [True]}, {f"k{i}": i for i in range(1000)}]
+)
+def test_how_many_bytes_data_take_as_json(value: Any) -> None:
+    assert abs(size_as_json(value, Encoder()) - len(json.dumps(value, separators=(",", ":")))) <= 2

@@ -282,6 +282,8 @@ def test_rows_and_failures_that_would_make_the_index_too_large_are_left_out(list
     assert [text.split(" of ")[0] for text in directory["folded"]] == [
         "Only the largest 0", f"Only the largest {len(directory['rows'])}", f"Only the first {MAX_FAILED:,}"
     ]  # fmt: skip
+    numbers = [len(many.programs), len(many.programs), len(many.failed)]
+    assert [re.findall(r" of ([\d,]+)", text) for text in directory["folded"]] == [[f"{n:,}"] for n in numbers]
 
 
 def test_the_index_is_written_last(tmp_path: Path, listing: Listing) -> None:

@@ -174,6 +174,18 @@ def test_each_program_is_a_block_of_its_own() -> None:
     assert "<p>3 programs.</p>" in page
 
 
+@pytest.mark.parametrize(("n", "headline"), [(0, "0 programs."), (1, "1 program."), (2, "2 programs.")])
+def test_a_directory_says_how_many_programs_it_has(n: int, headline: str) -> None:
+    directory: dict[str, Any] = {"rows": [{}] * n, "failed": [], "folded": []}
+    assert f"<p>{headline}</p>" in document(report("dumps", kind="directory", programs=[], directory=directory))
+
+
+def test_sentences_of_a_program_without_a_first_step_or_a_bill() -> None:
+    verdict = {"headline": "A.", "decided_by": ["B.", "", "C."], "first_step": ""}
+    page = document(report("name", programs=[{"name": "f", "verdict": verdict, "bill": []}]))
+    assert "<p>A. B. C.</p>\n<table>\n</table>" in page
+
+
 def test_a_comparison_says_what_changed() -> None:
     programs = [program("a"), program("b")]
     page = document(report("a and b", kind="comparison", programs=programs, difference={"verdict": "1 MiB <more>"}))

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
+import attacks
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -128,6 +129,27 @@ def test_the_names_of_other_memory_spaces(name: str, page: int, shown: str) -> N
     assert shown in texts(check(picture([replace(program, spaces=spaces)], parts=["timeline"])))
 
 
+def test_a_curve_has_the_name_of_its_space_and_a_legend_of_what_is_in_it() -> None:
+    program = model(CPU)
+    (space,) = program.spaces
+    for page, name in ((0, "memory"), (2, "memory page 2")):
+        for n, labels in ((0, ["temporaries"]), (1, ["parameters", "temporaries"])):
+            categories = {**dict.fromkeys(space.categories, 0), "parameter": n, "temp": 9}
+            shown = texts(check(picture(
+                [replace(program, spaces=[replace(space, page=page, categories=categories)])], parts=["timeline"]
+            )))  # fmt: skip
+            assert f"memory space {name}, by step of the schedule" in shown
+            assert [text for text in shown if text in ("parameters", "outputs", "constants", "temporaries")] == labels
+
+
+def test_a_space_that_is_never_in_use_has_a_curve() -> None:
+    program = model(CPU)
+    space = replace(program.spaces[0], peak=0, usage=program.spaces[0].usage * 0)
+    for peak, is_known in ((0, True), (None, False)):
+        shown = picture([replace(program, spaces=[replace(space, peak=peak)])], parts=["timeline"])
+        assert (timeline.NO_LIVE_RANGES not in texts(check(shown))) is is_known
+
+
 def test_a_memory_space_without_a_curve_is_left_out() -> None:
     """The model leaves out the curves of a program with very many steps and memory spaces."""
     program = model(CPU)
@@ -189,6 +211,18 @@ def test_timeline_is_drawn_to_scale() -> None:
     assert np.abs(height - scale * (space.usage - fixed)).max() < 0.2
 
 
+def test_the_peak_reaches_the_top_unless_a_line_is_above_it() -> None:
+    program = model(CPU)
+    (space,) = program.spaces
+    assert space.peak is not None
+    for reserved, share in ((space.peak, 1.0), (space.peak * 5 // 4, 0.8)):
+        root = parsed(picture([replace(program, spaces=[replace(space, reserved=reserved)])], parts=["timeline"]))
+        outline = next(d for d in paths(root, "c-temp") if d.startswith(f"M{svg.PLOT_LEFT} "))
+        base, *heights = (float(y) for y in re.findall(r"(?:M\d+ |V)([\d.]+)", outline))
+        height = share * timeline.HEIGHT * space.categories["temp"] / space.peak  # above what is always in use
+        assert base - min(heights) == pytest.approx(height, abs=0.2)
+
+
 def test_curve_of_many_steps_keeps_extremes() -> None:
     """Of more steps than columns, the outline of the greatest values has the peak, and that of the least its gap."""
     program = model(CPU)
@@ -228,6 +262,18 @@ def test_rectangles_are_where_the_buffers_are() -> None:
     for rect in titled:
         place = [float(rect.get(name, "nan")) for name in ("x", "y", "width", "height")]
         assert np.abs(expected - place).max(1).min() < 0.11, rect.attrib
+
+
+def test_each_rectangle_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a title, or else in the path of its color."""
+    program = model(CPU)
+    boxes = address_map._boxes(program, address_map._arenas(program), svg.StepAxis(program.steps or 1), 0.0)
+    for n_titles in (0, 10, len(boxes.rows)):
+        monkeypatch.setattr(address_map, "N_TITLES", n_titles)
+        root = parsed(picture([program], parts=["map"]))
+        titled = [r for r in root.iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
+        paths = [path.get("d", "") for path in root.iter(f"{SVG}path")]
+        assert (len(titled), sum(path.count("z") for path in paths)) == (n_titles, len(boxes.rows) - n_titles)
 
 
 def test_buffers_beyond_their_arena_end_with_it() -> None:
@@ -374,6 +420,16 @@ def test_cells_grow_until_there_are_few_runs(monkeypatch: pytest.MonkeyPatch) ->
     assert found.density.tolist() == [1] * (n // 2)
 
 
+def test_a_path_for_each_color_and_density_of_cells() -> None:
+    item, density = np.array([4, 0, 4, 0]), np.array([1, 2, 1, 0])
+    left, upper = np.array([0.0, 10, 20, 30]), np.array([0.0, 0, 5, 5])
+    found = cells.Cells(item, density, left, left + 6, upper, 2.0)
+    assert [*found.paths()] == [
+        (0, 0.25, "M30.0 5.0h6.0v2.0h-6.0z"), (0, 1.0, "M10.0 0.0h6.0v2.0h-6.0z"),
+        (4, 0.5, "M0.0 0.0h6.0v2.0h-6.0zM20.0 5.0h6.0v2.0h-6.0z"),
+    ]  # fmt: skip
+
+
 def test_rectangles_over_each_other_fill_a_cell_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where it becomes a part of a larger cell. A third of one is no less than a third."""
     monkeypatch.setattr(cells, "MAX_RUNS", 1)
@@ -390,6 +446,17 @@ def test_no_buffers() -> None:
     program = model(CPU)
     empty = replace(program.buffers, **{k: v[:0] for k, v in vars(program.buffers).items() if _is_column(v)})
     check(picture([replace(program, buffers=empty)]))
+
+
+@pytest.mark.parametrize(("kind", "note"), [
+    ("parameter 0, shape |f32[16]| at ShapeIndex {}:", "memory has no temporaries"),
+    ("preallocated-temp:", "memory: one rectangle for each temporary; hatched: not in use"),
+])  # fmt: skip
+def test_a_map_of_nothing_says_so(kind: str, note: str, make: Callable[..., Path]) -> None:
+    allocation = f"allocation 0: size 64, {kind}\n{attacks.value(0, 'a', 64)}"
+    dump = xlamem.read(make(attacks.dump([], allocations=allocation, ranges=["a{}:0-3"])))
+    shown = texts(check(picture([program_model(dump)])))
+    assert shown[shown.index("Address map") + 1] == note
 
 
 def test_names_are_taken_from_few_buffers() -> None:
@@ -498,6 +565,17 @@ def test_texts_fit() -> None:
     assert all(svg.text_width(line) <= 200 for line in lines)
     assert " ".join(lines) == ("one two three " * 20).strip()
     assert svg.wrapped(f"{'M' * 50}  {'W' * 50}  three", 200) == ["M" * 50, "W" * 50, "three"]
+
+
+def test_texts_that_just_fit() -> None:
+    """A shortened text has at least six characters."""
+    assert [svg.cut_off("abc def", n) for n in (4, 5, 6, 7)] == ["abc…", "abc…", "abc d…", "abc def"]
+    for n, shown in ((5, ""), (6, "abcde…"), (7, "abcdef…"), (10, "abcdefghij")):
+        room = svg.text_width("x" * n, mono=True)
+        assert svg.fitted("abcdefghij", room + 0.001, svg.cut_off, mono=True) == shown
+    room = svg.text_width("one two")
+    assert svg.wrapped("one two one two", room) == ["one two", "one two"]
+    assert svg.wrapped("one two", room - 0.01) == ["one", "two"]
 
 
 # -- colors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -335,6 +336,27 @@ def test_an_instruction_at_several_steps_runs_first_at_the_first_one() -> None:
     """As a damaged schedule may say."""
     steps = buffers_model._step_of_instruction(np.array([2, 0, -1, 0, 2]), 4)
     assert steps.tolist() == [1, -1, 0, -1]
+
+
+def test_steps_of_buffers_whose_ranges_are_missing_or_go_beyond_the_schedule(make: Callable[..., Path]) -> None:
+    """Without a range, a temporary occupies its bytes at every step; beyond the last step, there is none."""
+    values = [value(i, f"v.{i}", 64, 64 * i) for i in range(4)]
+    members = dump(values, size=256, steps=4, ranges=["v.0{}:1-2", "v.1{}:2-99", "v.2{}:7-9"])
+    data = xlamem.report(xlamem.read(make(members))).as_json()
+    buffers = decoded(data["programs"][0])["buffers"]
+    steps = zip(buffers["value_id"], buffers["start"], buffers["end"], strict=True)
+    assert sorted(map(tuple, steps)) == [(0, 1, 2), (1, 2, 4), (2, -1, -1), (3, 0, 4)]
+
+
+def test_a_space_that_is_never_in_use_has_no_bytes_of_any_category(make: Callable[..., Path]) -> None:
+    """Without live ranges, the sizes of allocations count."""
+    members = dump([value(0, "a", 64)], size=256, steps=4, ranges=["a{}:7-9"])
+    for text, peak, size in ((members, 0, 0), ({"buffer-assignment": members["buffer-assignment"]}, None, 256)):
+        data = xlamem.report(xlamem.read(make(text))).as_json()
+        (space,) = data["programs"][0]["spaces"]
+        assert (space["peak"], {name: n for name, n in space["categories"].items() if n}) == (
+            peak, {"temp": size} if size else {}
+        )  # fmt: skip
 
 
 def test_opcodes_of_instructions_of_the_same_name() -> None:

@@ -67,6 +67,8 @@ def test_a_directory_in_a_terminal() -> None:
     assert repr(compared).count("does not fit") == n
     assert [p["verdict"]["fits"] for p in compared.as_json()["programs"]] == [False] * n
     assert "fit" not in repr(Report("runs", "directory", listing=listing)).replace("must fit", "")
+    full = [replace(listing.programs[0], available=0, fits=False)]
+    assert "does not fit" in repr(Report("runs", "directory", listing=Listing(full, [])))
 
 
 def test_what_cannot_be_read_has_no_page() -> None:

@@ -746,6 +746,8 @@ def test_a_warning_of_another_rank() -> None:
     log = "[rank1]: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1073741824 bytes.\n"
     found = read_oom(log + "[rank0]: " + BFC.format("1.00GiB (rounded to 1073741824)"))
     assert found.reports["rank"].to_pylist() == ["rank1", "rank0"]
+    same = read_oom(log + "[rank1]: " + BFC.format("1.00GiB (rounded to 1073741824)"))
+    assert same.reports["rank"].to_pylist() == ["rank1"]
 
 
 def test_a_warning_with_buffers_below_it() -> None:

@@ -21,6 +21,7 @@ from xlamem.parse.batch import Batch, File, Section, Span
 from xlamem.parse.fingerprints import _sums, without_counters, without_number
 from xlamem.parse.interners import FixedDictionary, Interner, Interners
 from xlamem.parse.modules import is_one_module
+from xlamem.parse.sections import SECTIONS
 from xlamem.parse.tables import Chunk, table_of, table_of_rows
 from xlamem.parse.threads import ThreadPool
 
@@ -518,3 +519,9 @@ def test_a_truncated_file_is_reported_once() -> None:
 
 def test_fixed_dictionaries_of_few_texts_are_shared() -> None:
     assert interners.fixed_dictionary("a", None) is interners.fixed_dictionary("a", None)
+
+
+def test_spans_that_must_be_scanned_in_turn() -> None:
+    """Those of the report and of the HLO header carry names over to the next span."""
+    shared = {kind for kind, reader in SECTIONS.items() if reader.shares_interners}
+    assert shared == {"report", "hlo"}

@@ -531,6 +531,14 @@ def test_what_concerns_a_whole_file_is_said_last() -> None:
     assert [r["file"] for r in rows] == sorted(r["file"] for r in rows)
 
 
+def test_lines_that_are_not_understood_may_be_allocations() -> None:
+    """Without any line, they are missing."""
+    for text, wanted in (("", [("truncated", "an allocation")]), ("nonsense\n", None)):
+        rows = read(buffer_assignment=f"BufferAssignment:\n{text}").verify().to_pylist()
+        found = [(r["code"], r["wanted"]) for r in rows]
+        assert found == wanted if wanted else [code for code, _ in found] == ["unknown_line"]
+
+
 def test_used_values_that_a_report_implies() -> None:
     """An old release prints the allocations sorted by size above its used values."""
     (source,) = xlamem.find(DUMPS / "cpu-jaxlib-0.4.35-cond_switch")

@@ -252,6 +252,21 @@ def test_old_entries_are_folded(tmp_path: Path, often: None) -> None:
     assert late.commit(batch("b", "fff")) == set()
 
 
+@pytest.mark.parametrize(("seen", "is_read"), [([False, True], True), ([False, False, True], False)])
+def test_a_checkpoint_that_is_replaced_while_it_is_read(seen: list[bool], is_read: bool, tmp_path: Path) -> None:
+    """It is looked for once more. Entries were deleted, so there must be one."""
+    log: Any = checkpoints.Checkpoints(Storage(tmp_path))
+    there = iter(seen)
+    log._is_folded = lambda: True
+    log._state = lambda checkpoint: checkpoint
+    log._readable = lambda: iter(["newer"] if next(there) else [])
+    if is_read:
+        assert log.read() == "newer"
+    else:
+        with pytest.raises(xlamem.DumpError, match="a readable checkpoint of the ledger"):
+            log.read()
+
+
 def test_files_of_checkpoints_are_looked_at_after_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not in each run, since listing the files of an object store costs time and money."""
     monkeypatch.setattr(ledger, "CHECKPOINT_INTERVAL", 3)

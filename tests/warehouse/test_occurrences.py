@@ -206,6 +206,8 @@ def test_outcomes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run.Run, "commit", interrupt)
     with pytest.raises(warehouse.Interrupted) as caught:
         convert(SMALL, to=tmp_path / "out")
+    result = caught.value.result
+    assert (result.found, result.empty, result.recent) == (1, [], 0)
 
     def fail(self: Any, *args: Any) -> None:
         raise OSError(28, "No space left on device")

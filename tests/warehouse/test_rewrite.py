@@ -16,7 +16,7 @@ from xlamem.input.find import Source
 from xlamem.warehouse import parquet, worker
 from xlamem.warehouse.batch import Batch
 from xlamem.warehouse.ledger import Ledger
-from xlamem.warehouse.rewrite import rewrite
+from xlamem.warehouse.rewrite import rewrite, sort_order
 from xlamem.warehouse.storage import Storage
 
 READ = ("cpu-jaxlib-0.5.3-tuple3", "cpu-tf-2.3.4-loop")
@@ -129,3 +129,14 @@ def test_a_damaged_file_is_named_and_no_copy_is_left(batch: tuple[Storage, Batch
     with pytest.raises(xlamem.DumpError, match=f"{damaged.name}: expected a Parquet file"):
         rewrite(storage, old, {old.dumps[0]}, frozenset(), "run")
     assert not [p for p in (tmp_path / "out/values").rglob(".*") if p.is_file()]
+
+
+def test_the_columns_by_which_a_file_is_sorted(tmp_path: Path) -> None:
+    """They need not be the first ones of the file."""
+    table = pa.table({"a": [1], "b": [2], "c": [3]})
+    for columns in ((), ("c",), ("c", "a")):
+        order = [pq.SortingColumn(table.column_names.index(name)) for name in columns]
+        pq.write_table(table, tmp_path / "x", sorting_columns=order or None)
+        assert sort_order(pq.read_metadata(tmp_path / "x")) == columns
+    pq.write_table(table.slice(0, 0), tmp_path / "x")
+    assert sort_order(pq.read_metadata(tmp_path / "x")) == ()

@@ -48,7 +48,7 @@ from xlamem.warehouse.processes import WORKER_BYTES, _Processes
 from xlamem.warehouse.result import Converted
 from xlamem.warehouse.state import State
 from xlamem.warehouse.storage import Storage
-from xlamem.warehouse.task import Failure, Options
+from xlamem.warehouse.task import DumpInput, Failure, Options
 
 (SOURCE,) = xlamem.find(DUMPS / "cpu-jaxlib-0.5.3-tuple3")
 GIB = 1 << 30
@@ -291,6 +291,16 @@ def test_a_content_that_cannot_be_loaded_has_no_id(monkeypatch: pytest.MonkeyPat
     with pytest.raises(MemoryError):
         own.read(found, None)
     assert marked == [found.content_id]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_each_module_of_a_file_is_a_dump(n: int, tmp_path: Path) -> None:
+    module = "BufferAssignment:\nallocation 0: size {}, maybe-live-out:\n"
+    (tmp_path / "x-buffer-assignment.txt").write_text("".join(module.format(8 * i) for i in range(1, n + 1)))
+    (source,) = xlamem.find(tmp_path)
+    (found,) = identity.identify([source])
+    assert all(isinstance(dump, DumpInput) for dump in found)
+    assert len({dump.content_id for dump in found}) == len(found) == n
 
 
 def test_the_state_of_a_file_that_is_gone(tmp_path: Path) -> None:

@@ -105,6 +105,14 @@ def test_paths_that_deltalake_misreads(
         assert open_.func is delta._open  # type: ignore[attr-defined]
 
 
+def test_deltalake_reads_uris_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    library(monkeypatch, "deltalake")
+    storage = stored_at("s3://b/a%20b")
+    storage.root = "b/a%20b"
+    with delta.opened(storage) as open_:
+        assert callable(open_)
+
+
 @pytest.mark.parametrize("is_changed", [False, True])
 def test_a_commit_to_a_delta_table(is_changed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def action(kind: str) -> Any:

@@ -25,7 +25,7 @@ from xlamem.dump import as_tables
 from xlamem.errors import OutputError
 from xlamem.parse.fingerprints import are_known
 from xlamem.parse.join import ReadDump, tables_of
-from xlamem.warehouse import compaction, derived, dumps_view, identity, known, peak_numbers, query, spill
+from xlamem.warehouse import compaction, derived, dumps_view, identity, known, merged, peak_numbers, query, spill
 from xlamem.warehouse.batch import Batch, File, Lazy
 from xlamem.warehouse.compaction import _bins, _has_ended
 from xlamem.warehouse.known import KnownDumps
@@ -38,6 +38,7 @@ from xlamem.warehouse.rewrite import rewrite
 from xlamem.warehouse.state import State
 from xlamem.warehouse.storage import Storage
 from xlamem.warehouse.stored_fingerprints import can_be_known
+from xlamem.warehouse.streamed import DerivedRows
 from xlamem.warehouse.task import DumpInput, Failure
 
 (SOURCE,) = xlamem.find(DUMPS / "cpu-jaxlib-0.5.3-tuple3")
@@ -200,8 +201,8 @@ def test_which_tables_are_large() -> None:
 
 def test_large_batches_without_dumps_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of many runs have no dump; only one dump that is large has nothing to gain."""
-    monkeypatch.setattr(compaction, "LARGE_DUMP_BYTES", 10)
-    for dumps, n_merged in (((), 2), (("a",), 0), (("a", "b"), 2)):
+    for dumps, limit, n_merged in (((), 10, 2), (("a",), 10, 0), (("a",), 19, 0), (("a",), 20, 2), (("a", "b"), 10, 2)):
+        monkeypatch.setattr(compaction, "LARGE_DUMP_BYTES", limit)
         state = State()
         for i in range(2):
             files = (File("values", f"values/v2/{i}.parquet", 1, 20),)
@@ -384,6 +385,27 @@ def test_paths_are_those_of_a_host(name: str, identified: bool, changes: bool) -
 # ---- arrays on disk
 
 
+@pytest.mark.parametrize(
+    ("table", "column", "key"),
+    [
+        ("allocations", "page", "page"), ("allocations", "allocation", "allocation"), ("frames", "id", "id"),
+        ("values", "allocation", "allocation"), ("values", "value_id", "value_id"),
+        ("instructions", "stack_frame_id", "id"),
+    ],
+)  # fmt: skip
+def test_ids_of_several_dumps_stay_apart(table: str, column: str, key: str) -> None:
+    """Whichever of the columns with ids of a kind has the highest one; a frame that is named may be missing."""
+    columns = {"allocations": ["page", "allocation"], "values": ["allocation", "value_id"], "live_ranges": ["value_id"],
+               "frames": ["id"], "instructions": ["stack_frame_id"]}  # fmt: skip
+    tables = {t: {c: [0, 9 if (t, c) == (table, column) else 3] for c in names} for t, names in columns.items()}
+    dumps: Any = SimpleNamespace(ids=["x", "y"], tables={t: pa.table(content) for t, content in tables.items()})
+    offsets = merged._offsets(dumps)
+    ids, dump = np.tile(np.arange(-1, 10), 3), np.repeat(np.arange(3), 11)
+    assert len({*offsets.add(key, ids, dump).tolist()}) == 31  # one of them is -1
+    dumps.ids = ["x"]
+    assert merged._offsets(dumps).add(key, ids, dump).tolist() == ids.tolist()
+
+
 def test_arrays_do_not_share_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spill, "REGION_BYTES", 4 * mmap.PAGESIZE)
     scratch = spill.Scratch()
@@ -512,6 +534,18 @@ def test_the_name_of_a_file_may_be_taken(tmp_path: Path) -> None:
     assert len({*published}) == 3
     assert [storage.read(name) for name in published] == [b"a", b"b", b"c"]
     assert all(name.startswith("t/x-") and name.endswith(".parquet") for name in published[1:])
+
+
+def test_rows_of_a_large_dump_that_are_read_before_its_peaks_are_known() -> None:
+    """Frames may stand in the first file. Only some tables determine what is in use."""
+    dump = xlamem.read(DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad")
+    with DerivedRows("x", lambda dumps: {}) as rows:
+        for name in ("frames", "instructions", "allocations", "values", "live_ranges"):
+            rows.add(name, dump[name])
+        kept = rows.kept.tables()
+    assert [kept[name].num_rows for name in ("frames", "instructions")] == [
+        dump[name].num_rows for name in ("frames", "instructions")
+    ]
 
 
 def test_a_request_that_is_repeated() -> None:

@@ -84,7 +84,8 @@ def _ranges(p: Program) -> tuple[Ints, Ints]:
     """Return the first and last step at which each value occupies its bytes; -1 for never, and without live ranges."""
     if p.steps is None:
         return np.full(len(p.owner), -1), np.full(len(p.owner), -1)
-    return p.occupied_ranges()
+    start, end = p.occupied_ranges()
+    return start, np.where(start < 0, -1, end)
 
 
 def _functions(p: Program, values: Ints) -> Encoded | None:
