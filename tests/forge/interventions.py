@@ -477,6 +477,17 @@ def tables(sparse: bool = False, batch: int = 4096, width: int = 128) -> Program
     return step, [params, params, [array(width, 64)] * 2, array(batch, 2, dtype=jnp.int32), array(batch)]
 
 
+def choices(rows: int = 262_144, width: int = 256, batch: int = 512, dropped: bool = False) -> Program:
+    """An update of a table that is undone if it is not finite."""
+
+    def update(table: jax.Array, ids: jax.Array, gradients: jax.Array) -> tuple[jax.Array, jax.Array]:
+        updated = table.at[ids].add(-0.1 * gradients)
+        ok = jnp.isfinite(updated[ids]).all()
+        return updated if dropped else jnp.where(ok, updated, table), ok
+
+    return update, [array(rows, width), array(batch, dtype=jnp.int32), array(batch, width)]
+
+
 def inference(batch: int = 6144, wide: int = 2048) -> Program:
     """A control: donating the input saves nothing, because no output has its size."""
 
@@ -539,6 +550,7 @@ CASES = {
     "averages": Case(averages, {"base": NOTHING, "donate": ({}, (0,)), "dtype": ({"dtype": jnp.bfloat16}, ())}),
     "small_arrays": Case(small_arrays, {"base": NOTHING, "slots": ({"joined": True}, ())}, ("tpu",)),
     "tables": Case(tables, {"base": ({}, (0, 1)), "sparse": ({"sparse": True}, (0, 1))}),
+    "choices": Case(choices, {"base": ({}, (0,)), "select": ({"dropped": True}, (0,))}),
     "pixels": Case(pixels, {"base": NOTHING, "shape": ({"merged": True}, ())}, ("tpu",)),
     "inference": Case(inference, {"base": NOTHING, "donate": ({}, (1,))}),
 }

@@ -18,7 +18,7 @@ from .what_if import Change, WhatIf
 
 Kind = Literal[
     "donate", "shard", "shape", "dtype", "recompute", "offload", "scan", "loss", "attention", "reduce", "carry",
-    "slice", "batch", "slots", "collective", "tuple", "sparse",
+    "slice", "batch", "slots", "collective", "tuple", "sparse", "select",
 ]  # fmt: skip
 Confidence = Literal["exact", "likely", "try"]
 MARGIN = 0.02

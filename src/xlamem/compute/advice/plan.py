@@ -27,6 +27,7 @@ from .collectives import large_collectives
 from .donations import undonated_arguments
 from .element_types import narrower_types
 from .intervention import MIN_SHARE, Intervention, Kind
+from .late_choices import late_choices
 from .layers import LayerActivations
 from .layouts import shapes, small_slots
 from .logits import chunked_losses
@@ -50,6 +51,7 @@ ADVICE_KINDS: tuple[str, ...] = get_args(Kind)
 
 _OF_BUFFERS: tuple[Callable[[WhatIf], Iterator[Intervention]], ...] = (
     undonated_arguments,
+    late_choices,
     unsharded_arguments,
     narrower_arguments,
     shapes,
