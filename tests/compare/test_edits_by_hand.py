@@ -1328,3 +1328,20 @@ def test_chips_by_their_tiles(a: Any, b: Any, wanted: str | None, monkeypatch: p
     sides = {name: SimpleNamespace(spaces=[], tiles=tiles) for name, tiles in (("a", a), ("b", b))}
     text = context_module.Context._chip_of_other_layouts(SimpleNamespace(m=SimpleNamespace(**sides)))  # type: ignore[arg-type]
     assert text == (wanted and f"compiled for another TPU, with tiles of {wanted}")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "wanted"),
+    [
+        ("hbm cmem", "hbm vmem smem", "vmem instead of cmem"), ("vmem", "cmem", "cmem instead of vmem"),
+        ("hbm vmem", "vmem", None), ("hbm", "vmem", None), ("cmem vmem", "vmem", None),
+    ],
+)  # fmt: skip
+def test_chips_by_their_caches(a: str, b: str, wanted: str | None) -> None:
+    """Each has one of them, and not the other."""
+    sides = {name: SimpleNamespace(spaces=[SimpleNamespace(name=space) for space in spaces.split()],
+                                   tables=SimpleNamespace(platform="cpu"))
+             for name, spaces in (("a", a), ("b", b))}  # fmt: skip
+    c: Any = SimpleNamespace(m=SimpleNamespace(**sides))
+    text = context_module.Context._chip_of_other_layouts(c)
+    assert text == (wanted and f"compiled for another TPU, with {wanted}")
