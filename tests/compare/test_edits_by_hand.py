@@ -490,6 +490,20 @@ def test_dimensions(
         assert causes == ("cause", ("smaller",))
 
 
+@pytest.mark.parametrize(("pair", "n"), [(((4, 6), (8, 6)), 0), (((4, 3), (8, 5)), 0), (((4, 7), (8, 9)), 2)])
+def test_dimensions_that_follow_from_an_array_of_another_shape(
+    pair: Any, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them, or else the buffer has dimensions of its own."""
+    none = Collectives(Counter(), 1, frozenset())
+    monkeypatch.setattr(shape_edits, "_collectives", lambda c: (none, none))
+    monkeypatch.setattr(shape_edits, "_ratios_of_sharding", lambda c: set())
+    whole = {(Shape("f32", (4, 3)), Shape("f32", (8, 5)))}
+    monkeypatch.setattr(shape_edits, "_shapes_of_reshaped", lambda c: whole)
+    c = context(resized=resized((*pair, 20)), matched_bytes=100, interface=SimpleNamespace(shapes={}))
+    assert len([*dimensions(c)]) == n
+
+
 @pytest.mark.parametrize(
     ("devices", "replaced", "shared"),
     [
