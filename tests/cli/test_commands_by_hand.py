@@ -236,6 +236,7 @@ def raising_any(error: BaseException) -> Callable[..., Any]:
     [
         (FileNotFoundError(2, "No such file", "/a/b"), 3, "/a/b: No such file"),
         (OSError(5, "Broken disk"), 3, "input: Broken disk"),
+        (OSError(28, "No space left", "/a/b"), 3, "/a/b: No space left"),  # that is not standard output
         (UsageError("wrong"), 2, "wrong"),
         (MemoryError(), 3, console.NO_MEMORY),
         (RuntimeError("can't start new thread"), 3, console.NO_MEMORY),
@@ -282,8 +283,9 @@ def test_a_system_without_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_errors_about_an_input(capsys: pytest.CaptureFixture[str]) -> None:
     """They name it once."""
-    assert [console.error_about("a/b", e, 3) for e in ("a/b.txt is truncated", "is truncated")] == [3, 3]
-    assert capsys.readouterr().err == "error: a/b.txt is truncated\nerror: a/b: is truncated\n"
+    errors = ("a/b.txt is truncated", "is truncated", "no dump in a/b")
+    assert [console.error_about("a/b", e, 3) for e in errors] == [3, 3, 3]
+    assert capsys.readouterr().err == "error: a/b.txt is truncated\nerror: a/b: is truncated\nerror: no dump in a/b\n"
 
 
 def test_the_limit_of_open_files_behind_other_errors() -> None:

@@ -735,6 +735,13 @@ def test_packings(about: Row, text: str) -> None:
     assert bill._packing(SimpleNamespace(**{**plain, **about})) == text  # type: ignore[arg-type]
 
 
+def test_packings_that_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a thousandth of the largest memory space at least."""
+    packings: list[Any] = [SimpleNamespace(size=n) for n in (2000, 2, 1)]
+    monkeypatch.setattr(bill, "_packing", lambda p: f"of {p.size}")
+    assert plain_lines(bill._packing_lines(packings, 2000, None)) == ["packing of the temporaries", "of 2000", "of 2"]
+
+
 @pytest.mark.parametrize(
     ("plan", "text"),
     [
@@ -862,6 +869,20 @@ def test_parts_of_a_line(parts: dict[str, int], shown: bool, monkeypatch: pytest
     assert len(lines) == (1 + 2 * len(parts) if shown else 2)
     named = [line.removeprefix("details of ") for line in lines if line.startswith("details")]
     assert named == ([*parts] if shown else ["data"])
+
+
+@pytest.mark.parametrize(
+    ("about", "text"),
+    [
+        ({}, "output"), ({"bytes": 6}, "output, shares 2 B"), ({"bytes": 6, "shared": False}, "output"),
+        ({"role": "reserved", "bytes": 6}, "output, reserved, not live"),
+        ({"bytes": 6, "unpadded_size": 5}, "output, shares 2 B, 3 B padding"),
+    ],
+)
+def test_notes_of_a_buffer(about: Row, text: str) -> None:
+    """One that counts with all of its bytes shares none."""
+    plain = {"category": "live_out", "role": "value", "size": 8, "bytes": 8, "unpadded_size": 8, "shared": True}
+    assert buffers._notes({**plain, **about}) == text
 
 
 @pytest.mark.parametrize(("width", "wide"), [(None, False), (None, True), (200, False), (200, True)])
