@@ -17,6 +17,8 @@ from xlamem.compute.overview import Overview
 Row = dict[str, Any]
 NONE: Any = None
 
+MIB = 1 << 20
+
 
 def plain(text: object) -> str:
     return " ".join(str(text).replace("\N{NO-BREAK SPACE}", " ").split())
@@ -88,6 +90,9 @@ def test_peaks_that_xla_prints(printed: int | None, at: int | None, text: str) -
     before, after = "for all memory spaces together, XLA prints a peak of ", " (see xlamem explain)"
     assert said == (f"{before}{text}{after}" if text else "")
     assert peak._printed_peak(an_overview(printed_peak_bytes=5, printed_peak_time=1)) == ""
+    large = an_overview(usage={"hbm": [0, MIB]}, printed_peak_bytes=MIB + 1, printed_peak_time=1)
+    text = "1,048,577 bytes at step 1; xlamem computes 1,048,576 bytes at step 1"  # both are 1.00 MiB
+    assert plain(peak._printed_peak(large)) == f"{before}{text}{after}"
 
 
 def test_the_note_on_stacked_buffers_has_one_of_the_program() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from xlamem.cli import console, inputs, options
 from xlamem.cli.json_text import json_text
-from xlamem.cli.reporters import advice, bill, buffer, buffers, chart, convert, oom, pairs, series, tables
+from xlamem.cli.reporters import advice, bill, buffer, buffers, chart, convert, explain, oom, pairs, series, tables, top
 from xlamem.cli.reporters.header import header
 from xlamem.cli.reporters.notes import Note, note_lines
 from xlamem.cli.reporters.pairs import Changes, cells
@@ -199,6 +199,17 @@ def test_trees() -> None:
     scopes = [scope("a", 60, scope("b", 50, scope("c", 40)), scope("d", 10, n=2)), scope("temp", 40, n=1234)]
     text = [str(line).split("%  ")[1] for line in tree_lines(scopes, 100, None)]
     assert text == ["a", "├─ b", "│  └─ c", "└─ d  2×", "temporaries  1,234×"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "names"), [(4, ["b", "layers_0", "layers_1"]), (3, ["b", "layers_*"]), (2, ["b", "layers_*"])]
+)
+def test_layers_are_folded_where_a_tree_takes_all_lines(limit: int, names: list[str]) -> None:
+    """Then scopes may be left out."""
+    screen: Any = top.Screen.__new__(top.Screen)
+    screen.limit = limit
+    rows = pa.table({"scope": ["layers_0", "layers_1", "b"], "bytes": [20, 20, 60], "n": [1, 1, 1]})
+    assert [scope.name for scope in screen._tree(rows, "scope")] == names
 
 
 @pytest.mark.parametrize("width", [30, 40, 80])
@@ -534,7 +545,7 @@ def test_lines_of_a_series() -> None:
     assert sparkline(np.array([0, 7, 3, 1]), 2) == "█▁"
     assert sparkline(np.array([ABSENT, UNKNOWN]), 9) == " ·"
     for total, peak, style in (((1, 2), (2, 1), "red"), ((2, 1), (1, 2), "red"), ((1, 1), (1, 1), ""), ((None, None),
-        (1, 0), "")):
+        (1, 0), ""), ((0, 1), (0, 0), "red"), ((1, 0), (0, 1), "red")):
         row = dict(zip(("device_total_first", "device_total_last", "peak_first", "peak_last"), (*total, *peak),
             strict=True))
         assert _style(row) == style
@@ -733,6 +744,22 @@ def test_packings(about: Row, text: str) -> None:
     plain = {"memory_space": "hbm", "page": 0, "size": 10_000, "found": 10_000, "lower_bound": 9_000, "attempts": 7,
              "is_optimal": False}  # fmt: skip
     assert bill._packing(SimpleNamespace(**{**plain, **about})) == text  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "n_causes", "shown"),
+    [
+        ((5, 2), 2, ["+5 B of 5"]), ((10, -50, 9), 2, ["-50 B of -50", "+10 B of 10"]),
+        ((10, -50, 20), 2, ["-50 B of -50", "+20 B of 20", "and 1 more: see -v"]),
+        ((5, 2, -50), None, ["-50 B of -50", "+5 B of 5", "+2 B of 2"]),
+    ],
+)  # fmt: skip
+def test_causes_below_a_number(sizes: tuple[int, ...], n_causes: int | None, shown: list[str]) -> None:
+    """The largest, and where not all are shown, none of less than a thousandth of the number."""
+    number = {"name": "x", "time": 3, "bytes": 10_000}
+    line = explain.Line(["x"], number, [{"cause": f"of {n}", "bytes": n} for n in sizes])
+    step, texts = explain._Columns([number], 80, n_causes, verbose=False)._beside(line, 40)
+    assert (step, [" ".join(text.split()) for text in texts]) == ("step 3", shown)
 
 
 def test_packings_that_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:

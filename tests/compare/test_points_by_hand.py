@@ -554,7 +554,7 @@ def test_accounts_with_the_same_spaces_share_the_result(monkeypatch: pytest.Monk
 
 
 def test_bytes_in_use_that_32_bits_do_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spaces are added up; windows without one of them add nothing."""
+    """Spaces are added up; others, and windows without one of them, add nothing."""
     gib = 1 << 30
     used = {"first": [[3 * gib, gib, 7], [9, 9, 9], [2 * gib, 0, 1]], "second": [[8, 8, 8]]}
     spaces = {"first": [0, 1, 2], "second": [1]}
@@ -563,6 +563,9 @@ def test_bytes_in_use_that_32_bits_do_not_hold(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(account, "occupied_in", lambda _, window: array(used[window.name]))
     p: Any = SimpleNamespace(steps=3)
     assert levels(p, np.array([True, False, True])).tolist() == [5 * gib, gib, 8]
+    p.steps = None  # all that the spaces reserve
+    monkeypatch.setattr(account, "_reserved", lambda _: array([3 * gib, 5, 7]))
+    assert levels(p, np.array([True, False, True])).tolist() == [3 * gib + 7]
 
 
 def test_steps_that_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
