@@ -905,6 +905,23 @@ def test_another_share_of_the_forward_pass(
     assert program_edits._is_other_share(c) is (other and not (a[0] and b[0]))
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "also", "longer", "text"),
+    [
+        (0, 3, [], [], "more instructions"), (3, 0, [], [], "nothing"), (1, 2, ["x"], [], "more instructions"),
+        (2, 1, [], ["y"], "fewer instructions"), (1, 2, ["x"], ["y"], "other instructions"),
+        (2, 1, ["x"], ["y"], "other instructions"), (2, 1, ["x"], [], "other instructions"),
+        (1, 2, [], ["y"], "other instructions"), (2, 2, ["x"], [], "other instructions"),
+    ],
+)  # fmt: skip
+def test_whether_more_is_recomputed_without_hlo_texts(
+    before: int, after: int, also: list[str], longer: list[str], text: str
+) -> None:
+    """Operations of one side only, and both numbers, must agree."""
+    operations = {program_edits.NOW_ALSO: also, program_edits.NO_LONGER: longer}
+    assert program_edits._recomputed(context(has_hlo=False), before, after, operations) == text
+
+
 class Counts:
     """The names of a program: how many match a pattern."""
 
