@@ -905,6 +905,24 @@ def test_another_share_of_the_forward_pass(
     assert program_edits._is_other_share(c) is (other and not (a[0] and b[0]))
 
 
+def test_programs_of_tensorflow_and_jax_recompute_in_their_own_ways() -> None:
+    """Only where both are of TensorFlow, its function is new or gone."""
+
+    def program(*op_names: str) -> Any:
+        return SimpleNamespace(texts=pa.array(op_names), codes=np.arange(len(op_names)))
+
+    model = ("model/dense/MatMul", "gradient_tape/model/dense/MatMul", "model/out/MatMul")
+    plain, again = program(*model), program(*model, "dense/MatMul", "gradient_tape/dense/MatMul")
+    of_jax = program("jit(f)/jvp(model)/dot_general", "jit(f)/transpose(jvp(model))/dot_general")
+    pairs = (plain, again), (again, plain), (again, again), (again, of_jax), (of_jax, again)
+    found = [texts(program_edits.recomputed_gradients(context(op_names=pair))) for pair in pairs]
+    words = "is {}: the backward pass recomputes {}"
+    assert found == [
+        [f"tf.recompute_grad {words.format('new', '1 instead of 0 instructions')}"],
+        [f"tf.recompute_grad {words.format('gone', '0 instead of 1 instruction')}"], [], [], [],
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("before", "after", "also", "longer", "text"),
     [
