@@ -19,6 +19,8 @@ from xlamem.cli import completion, console, inputs, installation
 from xlamem.cli.memory import Memory
 from xlamem.cli.options import Output
 from xlamem.cli.reporters import tables
+from xlamem.compute.capacity import Available
+from xlamem.compute.devices import Device
 from xlamem.errors import DumpError, OutputError, UsageError
 
 NONE: Any = None
@@ -180,6 +182,16 @@ def test_memory_is_limited_before_a_command_runs(
 )  # fmt: skip
 def test_the_memory_that_programs_are_compared_with(arguments: dict[str, Any], document: dict[str, Any]) -> None:
     assert Memory(arguments, compute.available(**arguments)).as_json() == document
+
+
+def test_the_memory_of_a_device_that_nothing_reports() -> None:
+    """Its bytes are those of the vendor."""
+    device = Device("v9", (), 1000, "1 kB", "a page")
+    reported = device._replace(reported=900, reporter="libtpu")
+    documents = [Memory({}, Available(n, n, 0, of)).as_json() for n, of in ((1000, device), (900, reported))]
+    assert [(d["bytes"], d["stated_bytes"], d["reported_by"]) for d in documents] == [
+        (1000, 1000, None), (900, 1000, "libtpu"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("allowed", "count", "cores"), [({1, 5, 6}, 8, 3), (None, 8, 8), (None, None, 1)])

@@ -271,6 +271,23 @@ def test_room_for_scopes_and_buffers(n_others: int, verbose: bool, monkeypatch: 
     assert [plain(t) for t in peak.screen(program, Layout(80))] == [*"hh", *"o" * n_others, "", *"nnnnn"]
 
 
+@pytest.mark.parametrize(("room", "n_buffers", "n"), [(20, 4, 14), (14, 4, 8), (20, 30, 10), (9, 7, 4)])
+def test_scopes_get_half_of_the_room_at_least(
+    room: int, n_buffers: int, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what the buffers leave, up to a number."""
+    asked: list[int] = []
+    monkeypatch.setattr(peak, "have_functions_only", lambda _: False)
+    monkeypatch.setattr(peak, "folded_scopes", lambda *_, functions: None)
+    monkeypatch.setattr(peak, "scope_tree", lambda _: SimpleNamespace(bytes=5))
+    monkeypatch.setattr(peak, "_largest", lambda *_: ["buffer"] * n_buffers)
+    monkeypatch.setattr(peak, "fold_scopes", lambda root, n: asked.append(n))
+    monkeypatch.setattr(peak, "tree_lines", lambda *_: ["scope"])
+    overview: Any = SimpleNamespace(members={("hbm", 0): None})
+    peak._contents(overview, a_space("hbm", 5), room, Layout(80))
+    assert asked == [n]
+
+
 @pytest.mark.parametrize(
     ("most", "cells"),
     [

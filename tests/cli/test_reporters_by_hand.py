@@ -99,8 +99,9 @@ def test_first_rows() -> None:
     for text, message in (("a", "KEY=VALUE, not 'a'"), ("=1", "KEY=VALUE, not '=1'")):
         with pytest.raises(UsageError, match=message):
             options.labels_of([text])
-    with pytest.raises(UsageError, match="'a' is given twice"):
-        options.labels_of(["a=1", "a=1"])
+    for texts in (["a=1", "a=1"], ["a=", "a=1"]):
+        with pytest.raises(UsageError, match="'a' is given twice"):
+            options.labels_of(texts)
     none: Any = None
     assert [options._space(none, none, text) for text in (None, "hbm", "0", "12", "-1", "")] == [None, "hbm", 0, 12,
         "-1", ""]
@@ -456,6 +457,20 @@ def test_cells_of_programs() -> None:
 def test_names_of_pairs(rows: list[Row], names: list[str]) -> None:
     c = changes(*rows)
     assert [c.name(row) for row in c.rows] == names
+
+
+@pytest.mark.parametrize(
+    ("others", "name"),
+    [
+        ([], "jit_f"), ([{"module_name_a": "x", "module_name_b": "y"}], "jit_f"), ([{}], ""),
+        ([{"module_name_a": "x"}], ""), ([{"module_name_b": "y"}], ""),
+    ],
+)
+def test_a_name_that_selects_a_program(others: list[Row], name: str) -> None:
+    """On both sides, no other program may have it."""
+    rows = [pair("same", (5, 5), (6, 6)), *(pair("same", (5, 5), (5, 5), **more) for more in others)]
+    c: Any = SimpleNamespace(largest=1, are_dumps=True, rows=rows)
+    assert pairs._selectable(c, rows[0]) == name
 
 
 def show_room(monkeypatch: pytest.MonkeyPatch, reporter: Any) -> Any:
@@ -853,6 +868,10 @@ def test_interventions_that_may_be_enough_alone(
     monkeypatch.setattr(advice, "_rematerializes", lambda *_: "")
     lines = [str(line) for line in advice.screen(dump, rows, plan, options.Output(limit=limit, wide=True))]
     assert [line for line in lines if line.startswith("#") or line == advice.ENOUGH_ALONE] == wanted
+    plan.n, plan.saved, plan.is_reached = 0, 0, False  # nothing helps for certain: all are listed, once
+    rows = [row | {"in_plan": False} for row in rows]
+    lines = [str(line) for line in advice.screen(dump, rows, plan, options.Output(wide=True))]
+    assert [line for line in lines if line.startswith("#")] == ["#1", "#2"]
 
 
 # -- accounts ------------------------------------------------------------------------------------
