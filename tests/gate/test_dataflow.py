@@ -193,6 +193,8 @@ def test_positions_are_in_the_order_of_ids() -> None:
     """Whatever the order of the instructions in the proto is."""
     m = Module((1, "parameter", [], F), (3, "bitcast", [1], F), (2, "bitcast", [1], F), (4, "neg", [3], F))
     assert flow_of(m, (1, ()), (4, ())).positions == {1: [(1, ()), (2, ()), (3, ())], 2: [(4, ())]}
+    chain = Module((3, "parameter", [], F), (2, "bitcast", [3], F), (1, "bitcast", [2], F))  # through all of them
+    assert flow_of(chain, (3, ())).positions == {1: [(3, ()), (1, ()), (2, ())]}
 
 
 def test_what_runs_meanwhile_is_live_until_it_is_done() -> None:
