@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import attacks
+import pyarrow as pa
 import pytest
 from conftest import DUMPS
 
@@ -67,6 +68,16 @@ def test_what_xla_computes_again_may_be_kept_instead(
     text = reporter._rematerializes(dump, needed)
     wanted = "XLA rematerializes 1 buffer around the peak (64 B, .remat): because memory is scarce, it computes it"
     assert (wanted in text) == shown == bool(text)
+
+
+def test_which_rematerialized_buffers_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those in the main memory that are at the peak, or that save something there."""
+    clones = pa.table({"color": [0, 0, 1, 0], "at_peak": [True, False, True, False], "saved": [0, 5, 5, 0],
+                       "size": [10, 20, 40, 80]})  # fmt: skip
+    monkeypatch.setattr(reporter, "rematerialized", lambda _: clones)
+    dump: Any = None
+    assert reporter._rematerializes(dump, 3000).startswith("XLA rematerializes 2 buffers around the peak (30 B, .remat")
+    assert reporter._rematerializes(dump, 3001) == ""
 
 
 def test_rows_that_are_alike_say_where_their_code_is_called(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ from xlamem.cli import completion, console, inputs, installation
 from xlamem.cli.memory import Memory
 from xlamem.cli.options import Output
 from xlamem.cli.reporters import tables
+from xlamem.compute.capacity import Available
+from xlamem.compute.devices import Device
 from xlamem.errors import DumpError, OutputError, UsageError
 
 NONE: Any = None
@@ -182,6 +184,16 @@ def test_the_memory_that_programs_are_compared_with(arguments: dict[str, Any], d
     assert Memory(arguments, compute.available(**arguments)).as_json() == document
 
 
+def test_the_memory_of_a_device_that_nothing_reports() -> None:
+    """Its bytes are those of the vendor."""
+    device = Device("v9", (), 1000, "1 kB", "a page")
+    reported = device._replace(reported=900, reporter="libtpu")
+    documents = [Memory({}, Available(n, n, 0, of)).as_json() for n, of in ((1000, device), (900, reported))]
+    assert [(d["bytes"], d["stated_bytes"], d["reported_by"]) for d in documents] == [
+        (1000, 1000, None), (900, 1000, "libtpu"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(("allowed", "count", "cores"), [({1, 5, 6}, 8, 3), (None, 8, 8), (None, None, 1)])
 def test_cores(allowed: set[int] | None, count: int | None, cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those on which the process may run, if the system tells."""
@@ -236,6 +248,7 @@ def raising_any(error: BaseException) -> Callable[..., Any]:
     [
         (FileNotFoundError(2, "No such file", "/a/b"), 3, "/a/b: No such file"),
         (OSError(5, "Broken disk"), 3, "input: Broken disk"),
+        (OSError(28, "No space left", "/a/b"), 3, "/a/b: No space left"),  # that is not standard output
         (UsageError("wrong"), 2, "wrong"),
         (MemoryError(), 3, console.NO_MEMORY),
         (RuntimeError("can't start new thread"), 3, console.NO_MEMORY),
@@ -282,8 +295,9 @@ def test_a_system_without_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_errors_about_an_input(capsys: pytest.CaptureFixture[str]) -> None:
     """They name it once."""
-    assert [console.error_about("a/b", e, 3) for e in ("a/b.txt is truncated", "is truncated")] == [3, 3]
-    assert capsys.readouterr().err == "error: a/b.txt is truncated\nerror: a/b: is truncated\n"
+    errors = ("a/b.txt is truncated", "is truncated", "no dump in a/b")
+    assert [console.error_about("a/b", e, 3) for e in errors] == [3, 3, 3]
+    assert capsys.readouterr().err == "error: a/b.txt is truncated\nerror: a/b: is truncated\nerror: no dump in a/b\n"
 
 
 def test_the_limit_of_open_files_behind_other_errors() -> None:

@@ -87,13 +87,13 @@ def account(name: str, number: str, a: int, b: int) -> Row:
 def test_accounts_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What must fit, the chosen account, and the three that changed most; the others are named."""
     rows = [account("device_total", "reserved", 1000, 3000), account("device_total", "peak", 900, 900)]
-    rows += [account(name, "reserved", 0, n) for name, n in (("hbm", -5), ("vmem", 9), ("a", 800), ("b", 700))]
-    rows += [account("c", "peak", 10, 20), account("c", "reserved", 30, 21)]
+    rows += [account(name, "reserved", 0, n) for name, n in (("hbm", -5), ("vmem", 9), ("a", 800))]
+    rows += [account("b", "reserved", 700, 0), account("c", "peak", 10, 20), account("c", "reserved", 30, 21)]
     monkeypatch.setattr(diff, "numbers", lambda _: rows)
     c: Any = SimpleNamespace(diff=None, account="hbm")
     assert plain(diff._accounts(c))[1:] == [
         "device_total reserved 1000 B 2.93 KiB +1.95 KiB +200.0 %", "peak 900 B 900 B ±0",
-        "hbm reserved 0 B -5 B -5 B", "a reserved 0 B 800 B +800 B", "b reserved 0 B 700 B +700 B",
+        "hbm reserved 0 B -5 B -5 B", "a reserved 0 B 800 B +800 B", "b reserved 700 B 0 B -700 B",
         "c peak 10 B 20 B +10 B +100.0 %", "reserved 30 B 21 B -9 B -30.0 %", "also changed: vmem",
     ]  # fmt: skip
     c.account = "vmem"

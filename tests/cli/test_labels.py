@@ -64,6 +64,12 @@ def test_each_name_has_the_first_form_that_no_other_has() -> None:
     assert shown == ["params….kernel", "opt[0].nu….kernel", "opt[0].m…e.kernel", "opt[0].m…y.kernel"]
 
 
+def test_a_name_that_looks_like_the_short_form_of_another() -> None:
+    shown = shorten_labels(["model/layer_0/norm_3", "…/norm_3"], 12)
+    assert len({*shown}) == 2
+    assert max(map(len, shown)) <= 12
+
+
 def test_shortened_names_stay_different() -> None:
     chance = random.Random(3)
     parts = ["a", "conv_general", "layer_0", "['w']", "['a.b']", "[0]", ".mu", ".nu", "copy of ", "/", "/add", "…"]

@@ -18,6 +18,8 @@ from xlamem.compute.overview import Overview
 Row = dict[str, Any]
 NONE: Any = None
 
+MIB = 1 << 20
+
 
 def plain(text: object) -> str:
     return " ".join(str(text).replace("\N{NO-BREAK SPACE}", " ").split())
@@ -89,6 +91,9 @@ def test_peaks_that_xla_prints(printed: int | None, at: int | None, text: str) -
     before, after = "for all memory spaces together, XLA prints a peak of ", " (see xlamem explain)"
     assert said == (f"{before}{text}{after}" if text else "")
     assert peak._printed_peak(an_overview(printed_peak_bytes=5, printed_peak_time=1)) == ""
+    large = an_overview(usage={"hbm": [0, MIB]}, printed_peak_bytes=MIB + 1, printed_peak_time=1)
+    text = "1,048,577 bytes at step 1; xlamem computes 1,048,576 bytes at step 1"  # both are 1.00 MiB
+    assert plain(peak._printed_peak(large)) == f"{before}{text}{after}"
 
 
 def test_the_note_on_stacked_buffers_has_one_of_the_program() -> None:
@@ -265,6 +270,23 @@ def test_room_for_scopes_and_buffers(n_others: int, verbose: bool, monkeypatch: 
     assert asked == [(first, 30 - 6 - n_others - (0 if verbose else 6))]
     program = (an_overview([a_space("x", 0)]), None, [], [])
     assert [plain(t) for t in peak.screen(program, Layout(80))] == [*"hh", *"o" * n_others, "", *"nnnnn"]
+
+
+@pytest.mark.parametrize(("room", "n_buffers", "n"), [(20, 4, 14), (14, 4, 8), (20, 30, 10), (9, 7, 4)])
+def test_scopes_get_half_of_the_room_at_least(
+    room: int, n_buffers: int, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what the buffers leave, up to a number."""
+    asked: list[int] = []
+    monkeypatch.setattr(peak, "have_functions_only", lambda _: False)
+    monkeypatch.setattr(peak, "folded_scopes", lambda *_, functions: None)
+    monkeypatch.setattr(peak, "scope_tree", lambda _: SimpleNamespace(bytes=5))
+    monkeypatch.setattr(peak, "_largest", lambda *_: ["buffer"] * n_buffers)
+    monkeypatch.setattr(peak, "fold_scopes", lambda root, n: asked.append(n))
+    monkeypatch.setattr(peak, "tree_lines", lambda *_: ["scope"])
+    overview: Any = SimpleNamespace(members={("hbm", 0): None})
+    peak._contents(overview, a_space("hbm", 5), room, Layout(80))
+    assert asked == [n]
 
 
 @pytest.mark.parametrize(

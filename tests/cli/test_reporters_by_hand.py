@@ -16,7 +16,7 @@ import pytest
 
 from xlamem.cli import console, inputs, options
 from xlamem.cli.json_text import json_text
-from xlamem.cli.reporters import advice, bill, buffer, buffers, chart, convert, oom, pairs, series, tables
+from xlamem.cli.reporters import advice, bill, buffer, buffers, chart, convert, explain, oom, pairs, series, tables, top
 from xlamem.cli.reporters.header import header
 from xlamem.cli.reporters.notes import Note, note_lines
 from xlamem.cli.reporters.pairs import Changes, cells
@@ -99,8 +99,9 @@ def test_first_rows() -> None:
     for text, message in (("a", "KEY=VALUE, not 'a'"), ("=1", "KEY=VALUE, not '=1'")):
         with pytest.raises(UsageError, match=message):
             options.labels_of([text])
-    with pytest.raises(UsageError, match="'a' is given twice"):
-        options.labels_of(["a=1", "a=1"])
+    for texts in (["a=1", "a=1"], ["a=", "a=1"]):
+        with pytest.raises(UsageError, match="'a' is given twice"):
+            options.labels_of(texts)
     none: Any = None
     assert [options._space(none, none, text) for text in (None, "hbm", "0", "12", "-1", "")] == [None, "hbm", 0, 12,
         "-1", ""]
@@ -199,6 +200,17 @@ def test_trees() -> None:
     scopes = [scope("a", 60, scope("b", 50, scope("c", 40)), scope("d", 10, n=2)), scope("temp", 40, n=1234)]
     text = [str(line).split("%  ")[1] for line in tree_lines(scopes, 100, None)]
     assert text == ["a", "├─ b", "│  └─ c", "└─ d  2×", "temporaries  1,234×"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "names"), [(4, ["b", "layers_0", "layers_1"]), (3, ["b", "layers_*"]), (2, ["b", "layers_*"])]
+)
+def test_layers_are_folded_where_a_tree_takes_all_lines(limit: int, names: list[str]) -> None:
+    """Then scopes may be left out."""
+    screen: Any = top.Screen.__new__(top.Screen)
+    screen.limit = limit
+    rows = pa.table({"scope": ["layers_0", "layers_1", "b"], "bytes": [20, 20, 60], "n": [1, 1, 1]})
+    assert [scope.name for scope in screen._tree(rows, "scope")] == names
 
 
 @pytest.mark.parametrize("width", [30, 40, 80])
@@ -447,6 +459,20 @@ def test_names_of_pairs(rows: list[Row], names: list[str]) -> None:
     assert [c.name(row) for row in c.rows] == names
 
 
+@pytest.mark.parametrize(
+    ("others", "name"),
+    [
+        ([], "jit_f"), ([{"module_name_a": "x", "module_name_b": "y"}], "jit_f"), ([{}], ""),
+        ([{"module_name_a": "x"}], ""), ([{"module_name_b": "y"}], ""),
+    ],
+)
+def test_a_name_that_selects_a_program(others: list[Row], name: str) -> None:
+    """On both sides, no other program may have it."""
+    rows = [pair("same", (5, 5), (6, 6)), *(pair("same", (5, 5), (5, 5), **more) for more in others)]
+    c: Any = SimpleNamespace(largest=1, are_dumps=True, rows=rows)
+    assert pairs._selectable(c, rows[0]) == name
+
+
 def show_room(monkeypatch: pytest.MonkeyPatch, reporter: Any) -> Any:
     """Return an output of 50 columns; a text that is wrapped becomes two lines, which name the room."""
     monkeypatch.setattr(reporter, "wrap", lambda text, indent, width: [f"{text} {width - indent}", "more"])
@@ -534,7 +560,7 @@ def test_lines_of_a_series() -> None:
     assert sparkline(np.array([0, 7, 3, 1]), 2) == "█▁"
     assert sparkline(np.array([ABSENT, UNKNOWN]), 9) == " ·"
     for total, peak, style in (((1, 2), (2, 1), "red"), ((2, 1), (1, 2), "red"), ((1, 1), (1, 1), ""), ((None, None),
-        (1, 0), "")):
+        (1, 0), ""), ((0, 1), (0, 0), "red"), ((1, 0), (0, 1), "red")):
         row = dict(zip(("device_total_first", "device_total_last", "peak_first", "peak_last"), (*total, *peak),
             strict=True))
         assert _style(row) == style
@@ -744,6 +770,29 @@ def test_packings(about: Row, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("sizes", "n_causes", "shown"),
+    [
+        ((5, 2), 2, ["+5 B of 5"]), ((10, -50, 9), 2, ["-50 B of -50", "+10 B of 10"]),
+        ((10, -50, 20), 2, ["-50 B of -50", "+20 B of 20", "and 1 more: see -v"]),
+        ((5, 2, -50), None, ["-50 B of -50", "+5 B of 5", "+2 B of 2"]),
+    ],
+)  # fmt: skip
+def test_causes_below_a_number(sizes: tuple[int, ...], n_causes: int | None, shown: list[str]) -> None:
+    """The largest, and where not all are shown, none of less than a thousandth of the number."""
+    number = {"name": "x", "time": 3, "bytes": 10_000}
+    line = explain.Line(["x"], number, [{"cause": f"of {n}", "bytes": n} for n in sizes])
+    step, texts = explain._Columns([number], 80, n_causes, verbose=False)._beside(line, 40)
+    assert (step, [" ".join(text.split()) for text in texts]) == ("step 3", shown)
+
+
+def test_packings_that_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a thousandth of the largest memory space at least."""
+    packings: list[Any] = [SimpleNamespace(size=n) for n in (2000, 2, 1)]
+    monkeypatch.setattr(bill, "_packing", lambda p: f"of {p.size}")
+    assert plain_lines(bill._packing_lines(packings, 2000, None)) == ["packing of the temporaries", "of 2000", "of 2"]
+
+
+@pytest.mark.parametrize(
     ("plan", "text"),
     [
         ((100, 0, 0, False), "It fits the budget of 100 B already."),
@@ -827,6 +876,10 @@ def test_interventions_that_may_be_enough_alone(
     monkeypatch.setattr(advice, "_rematerializes", lambda *_: "")
     lines = [str(line) for line in advice.screen(dump, rows, plan, options.Output(limit=limit, wide=True))]
     assert [line for line in lines if line.startswith("#") or line == advice.ENOUGH_ALONE] == wanted
+    plan.n, plan.saved, plan.is_reached = 0, 0, False  # nothing helps for certain: all are listed, once
+    rows = [row | {"in_plan": False} for row in rows]
+    lines = [str(line) for line in advice.screen(dump, rows, plan, options.Output(wide=True))]
+    assert [line for line in lines if line.startswith("#")] == ["#1", "#2"]
 
 
 # -- accounts ------------------------------------------------------------------------------------
@@ -870,6 +923,20 @@ def test_parts_of_a_line(parts: dict[str, int], shown: bool, monkeypatch: pytest
     assert len(lines) == (1 + 2 * len(parts) if shown else 2)
     named = [line.removeprefix("details of ") for line in lines if line.startswith("details")]
     assert named == ([*parts] if shown else ["data"])
+
+
+@pytest.mark.parametrize(
+    ("about", "text"),
+    [
+        ({}, "output"), ({"bytes": 6}, "output, shares 2 B"), ({"bytes": 6, "shared": False}, "output"),
+        ({"role": "reserved", "bytes": 6}, "output, reserved, not live"),
+        ({"bytes": 6, "unpadded_size": 5}, "output, shares 2 B, 3 B padding"),
+    ],
+)
+def test_notes_of_a_buffer(about: Row, text: str) -> None:
+    """One that counts with all of its bytes shares none."""
+    plain = {"category": "live_out", "role": "value", "size": 8, "bytes": 8, "unpadded_size": 8, "shared": True}
+    assert buffers._notes({**plain, **about}) == text
 
 
 @pytest.mark.parametrize(("width", "wide"), [(None, False), (None, True), (200, False), (200, True)])

@@ -65,6 +65,7 @@ def test_outputs_with_one_file(tmp_path: Path) -> None:
     for targets, baseline, text in (
         ([Target("json", str(a)), Target("junit", str(b))], "x", f"--output junit={b}: this is the file of the output"
             " json"), ([Target("json", str(b))], str(a), f"--output json={b}: this is the file of the baseline"),
+        ([Target("json", str(a))], str(b), f"--output json={a}: this is the file of the baseline"),
     ):  # fmt: skip
         with pytest.raises(UsageError) as e:
             check._require_other_file(targets, baseline)

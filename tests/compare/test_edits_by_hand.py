@@ -490,6 +490,20 @@ def test_dimensions(
         assert causes == ("cause", ("smaller",))
 
 
+@pytest.mark.parametrize(("pair", "n"), [(((4, 6), (8, 6)), 0), (((4, 3), (8, 5)), 0), (((4, 7), (8, 9)), 2)])
+def test_dimensions_that_follow_from_an_array_of_another_shape(
+    pair: Any, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them, or else the buffer has dimensions of its own."""
+    none = Collectives(Counter(), 1, frozenset())
+    monkeypatch.setattr(shape_edits, "_collectives", lambda c: (none, none))
+    monkeypatch.setattr(shape_edits, "_ratios_of_sharding", lambda c: set())
+    whole = {(Shape("f32", (4, 3)), Shape("f32", (8, 5)))}
+    monkeypatch.setattr(shape_edits, "_shapes_of_reshaped", lambda c: whole)
+    c = context(resized=resized((*pair, 20)), matched_bytes=100, interface=SimpleNamespace(shapes={}))
+    assert len([*dimensions(c)]) == n
+
+
 @pytest.mark.parametrize(
     ("devices", "replaced", "shared"),
     [
@@ -889,6 +903,41 @@ def test_another_share_of_the_forward_pass(
     assert program_edits._is_other_share(c) is other
     monkeypatch.setattr(program_edits, "resharded", lambda c: ([1], [1]))  # for which XLA splits other instructions
     assert program_edits._is_other_share(c) is (other and not (a[0] and b[0]))
+
+
+def test_programs_of_tensorflow_and_jax_recompute_in_their_own_ways() -> None:
+    """Only where both are of TensorFlow, its function is new or gone."""
+
+    def program(*op_names: str) -> Any:
+        return SimpleNamespace(texts=pa.array(op_names), codes=np.arange(len(op_names)))
+
+    model = ("model/dense/MatMul", "gradient_tape/model/dense/MatMul", "model/out/MatMul")
+    plain, again = program(*model), program(*model, "dense/MatMul", "gradient_tape/dense/MatMul")
+    of_jax = program("jit(f)/jvp(model)/dot_general", "jit(f)/transpose(jvp(model))/dot_general")
+    pairs = (plain, again), (again, plain), (again, again), (again, of_jax), (of_jax, again)
+    found = [texts(program_edits.recomputed_gradients(context(op_names=pair))) for pair in pairs]
+    words = "is {}: the backward pass recomputes {}"
+    assert found == [
+        [f"tf.recompute_grad {words.format('new', '1 instead of 0 instructions')}"],
+        [f"tf.recompute_grad {words.format('gone', '0 instead of 1 instruction')}"], [], [], [],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "also", "longer", "text"),
+    [
+        (0, 3, [], [], "more instructions"), (3, 0, [], [], "nothing"), (1, 2, ["x"], [], "more instructions"),
+        (2, 1, [], ["y"], "fewer instructions"), (1, 2, ["x"], ["y"], "other instructions"),
+        (2, 1, ["x"], ["y"], "other instructions"), (2, 1, ["x"], [], "other instructions"),
+        (1, 2, [], ["y"], "other instructions"), (2, 2, ["x"], [], "other instructions"),
+    ],
+)  # fmt: skip
+def test_whether_more_is_recomputed_without_hlo_texts(
+    before: int, after: int, also: list[str], longer: list[str], text: str
+) -> None:
+    """Operations of one side only, and both numbers, must agree."""
+    operations = {program_edits.NOW_ALSO: also, program_edits.NO_LONGER: longer}
+    assert program_edits._recomputed(context(has_hlo=False), before, after, operations) == text
 
 
 class Counts:
@@ -1328,3 +1377,20 @@ def test_chips_by_their_tiles(a: Any, b: Any, wanted: str | None, monkeypatch: p
     sides = {name: SimpleNamespace(spaces=[], tiles=tiles) for name, tiles in (("a", a), ("b", b))}
     text = context_module.Context._chip_of_other_layouts(SimpleNamespace(m=SimpleNamespace(**sides)))  # type: ignore[arg-type]
     assert text == (wanted and f"compiled for another TPU, with tiles of {wanted}")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "wanted"),
+    [
+        ("hbm cmem", "hbm vmem smem", "vmem instead of cmem"), ("vmem", "cmem", "cmem instead of vmem"),
+        ("hbm vmem", "vmem", None), ("hbm", "vmem", None), ("cmem vmem", "vmem", None),
+    ],
+)  # fmt: skip
+def test_chips_by_their_caches(a: str, b: str, wanted: str | None) -> None:
+    """Each has one of them, and not the other."""
+    sides = {name: SimpleNamespace(spaces=[SimpleNamespace(name=space) for space in spaces.split()],
+                                   tables=SimpleNamespace(platform="cpu"))
+             for name, spaces in (("a", a), ("b", b))}  # fmt: skip
+    c: Any = SimpleNamespace(m=SimpleNamespace(**sides))
+    text = context_module.Context._chip_of_other_layouts(c)
+    assert text == (wanted and f"compiled for another TPU, with {wanted}")

@@ -533,8 +533,8 @@ def test_reasons_of_pairs(score: float, n: int, interface: tuple[str, str], name
 
 
 def test_problems_of_both_sides_are_named() -> None:
-    a = Listed([entry(0, "k", problem="it is odd"), entry(1, "x", problem="gone bad")])
-    b = Listed([entry(0, "k", problem="it is cut"), entry(1, "y")])
+    a = Listed([entry(0, "k", problem="it is odd"), entry(1, "x", problem="gone bad", occurrences=2)])
+    b = Listed([entry(0, "k", problem="it is cut"), entry(1, "y", occurrences=3)])
     found = pairing.Pairing(a, b)
     found._add_same(0, 0)
     assert found.pairs[0].reason == "same interface and memory behaviour; A: it is odd; B: it is cut"
@@ -542,7 +542,7 @@ def test_problems_of_both_sides_are_named() -> None:
     assert [(r["how"], r["reason"]) for r in rows[1:]] == [
         ("gone", "no such program on the other side; gone bad"), ("new", "no such program on the other side"),
     ]  # fmt: skip
-    assert [(r["occurrences_a"], r["occurrences_b"]) for r in rows] == [(1, 1), (1, None), (None, 1)]
+    assert [(r["occurrences_a"], r["occurrences_b"]) for r in rows] == [(1, 1), (2, None), (None, 3)]
     for key in ("content", "id"):
         alone = Listed([ProgramEntry(0, "x", "/m", content_hash="c" if key == "content" else None)])
         found = pairing.Pairing(alone, alone)

@@ -926,6 +926,7 @@ class _Arguments(SimpleNamespace):
         ("x:1 y:1", "u:1 v:1 w:1", [-1, -1], [0, 1]),  # by what follows the variable: nothing
         ("p.mu:1 p.nu:1", "q.nu:1 q.mu:1", [-1, -1], [1, 0]),
         ("p.x:1 p.y:2", "p.u:2 p.v:1", [-1, -1], [1, 0]),  # as many of each shape, under another name
+        ("p.x:1 p.y:2", "p.u:2 p.v:1", [0, 1], [1, 0]),  # although values match that have other shapes
         ("p.x:1 p.y:1", "p.u:1 p.v:1", [-1, -1], [0, 1]),
         ("p.x:1 p.y:1", "p.u:1 p.v:1 p.w:1", [-1, -1], [-1, -1]),
         ("p.x:1 p.y:1 p.z:2", "p.u:1 p.v:2", [-1, -1, -1], [-1, -1, 1]),

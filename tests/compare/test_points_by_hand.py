@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -174,6 +175,26 @@ def test_programs_are_paired_in_the_order_of_the_point_before() -> None:
     assert f.program.tolist() == [0, 1, 1, 0, 1, 0]
     f = followed([(0, 0), (0, 1), (1, 1), (1, 0), (3, 2), (3, 3)], c)
     assert f.program.tolist() == [0, 1, 1, 0, 1, 0]
+
+
+def test_the_order_of_both_points_tells_changed_programs_apart() -> None:
+    """The last program became the one with a single unchanged program in between, not the one behind three of them."""
+    c = contents([0, 1, 2, 3, 4, 5, 6], [10, 11, 12, 5, 5, 5, 16])
+    f = followed([(0, 1), (0, 2), (0, 0), (0, 3), (1, 4), (1, 0), (1, 1), (1, 6), (1, 2), (1, 5)], c)
+    assert f.program.tolist() == [0, 1, 2, 3, 3, 2, 0, 4, 1, 5]
+
+
+def test_a_damaged_dump_does_not_hide_an_interface_that_comes_back() -> None:
+    """What looks like the program under another name meanwhile is another one."""
+    c = contents([0, 1, 2], [0, -1, 1], [True, False, True])
+    columns = {"module_name": ["jit_f", "jit_f", "jit_g"], "program_fp": ["p0", None, "p0"],
+               "interface_fp": ["i0", None, "i1"]}  # fmt: skip
+    table = c.table
+    for name, texts in columns.items():
+        table = table.set_column(table.column_names.index(name), name, pa.array(texts, pa.string()))
+    c = replace(c, table=table)
+    assert followed([(0, 0), (1, 1), (2, 2), (3, 0)], c).program.tolist() == [0, 0, 1, 0]
+    assert followed([(0, 0), (1, 1), (2, 2)], c).program.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -530,6 +551,21 @@ def test_accounts_with_the_same_spaces_share_the_result(monkeypatch: pytest.Monk
     none: Any = None
     assert account.account_differences(none, listed) == [("a", "a"), ("b", "a"), ("c", "c")]
     assert sorted(asked) == ["a", "c"]
+
+
+def test_bytes_in_use_that_32_bits_do_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spaces are added up; others, and windows without one of them, add nothing."""
+    gib = 1 << 30
+    used = {"first": [[3 * gib, gib, 7], [9, 9, 9], [2 * gib, 0, 1]], "second": [[8, 8, 8]]}
+    spaces = {"first": [0, 1, 2], "second": [1]}
+    found = [SimpleNamespace(name=n, spaces=array(of), expand=lambda rows: rows) for n, of in spaces.items()]
+    monkeypatch.setattr(account, "windows", lambda _: found)
+    monkeypatch.setattr(account, "occupied_in", lambda _, window: array(used[window.name]))
+    p: Any = SimpleNamespace(steps=3)
+    assert levels(p, np.array([True, False, True])).tolist() == [5 * gib, gib, 8]
+    p.steps = None  # all that the spaces reserve
+    monkeypatch.setattr(account, "_reserved", lambda _: array([3 * gib, 5, 7]))
+    assert levels(p, np.array([True, False, True])).tolist() == [3 * gib + 7]
 
 
 def test_steps_that_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:

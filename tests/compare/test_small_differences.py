@@ -534,12 +534,22 @@ def test_arguments_of_renamed_modules(make: Callable[..., Path]) -> None:
     assert texts(a, b, "dimensions") == []
 
 
+def test_a_name_that_several_arguments_have_is_not_new(make: Callable[..., Path]) -> None:
+    a = with_arguments(("p.x", "f32[4]", 16), ("p.y", "f32[8]", 32))
+    b = with_arguments(("p.y", "f32[4]", 16), ("p.y", "f32[8]", 32))
+    assert texts(xlamem.read(make(a)), xlamem.read(make(b)), "arguments") == []
+
+
 def test_arguments_without_a_name(make: Callable[..., Path]) -> None:
     """They are stated by their shapes, as outputs are. TensorFlow names all of them alike."""
     weights = [("XLA_Args", f"f32[{n}]", 4 * n) for n in (16, 8)]
     a, b = (xlamem.read(make(with_arguments(*side))) for side in ([*weights, *weights], weights))
     assert texts(a, b, "arguments") == ["2 arguments are gone: f32[16], f32[8]"]
     assert difference_groups(xlamem.diff(a, b), ("buffer",))["buffer"].to_pylist() == ["argument"]
+    some = xlamem.read(make(with_arguments(*weights, ("bias", "f32[4]", 16))))
+    assert texts(some, xlamem.read(make(with_arguments(weights[1]))), "arguments") == [
+        "2 arguments are gone: argument 0, bias"
+    ]
 
 
 @pytest.mark.parametrize(("of", "component"), [("['a']", "['q']"), (".w", ".values"), ("[0]", "[1]")])
@@ -644,7 +654,8 @@ def test_what_is_computed_from_a_whole_array(make: Callable[..., Path]) -> None:
     part, other = ("p", "bf16[8,64]", "dot(%x)", "head/dot_general"), ("q", "f32[8,8]", "add(%y)", "loss/exp")
     whole = ("w", "bf16[32,64]", "all-gather(%p), replica_groups={{0,1,2,3}}, dimensions={0}", "head/dot_general")
     exponential = ("e", "f32[4,8,64]", "exponential(%w)", "loss/exp")
-    a, b = of_values(make, part, other), of_values(make, part, other, whole, exponential)
+    large = ("z", "f32[3000]", "iota()", "loss/iota")
+    a, b = of_values(make, part, other), of_values(make, part, other, whole, exponential, large)
     edits = [row for row in xlamem.diff(a, b).edits.to_pylist() if row["kind"] == "sharding"]
     assert [(row["n"], row["text"]) for row in edits if "other collectives" not in row["text"]] == [
         (2, "head/dot_general is no longer sharded: bf16[8,64] -> bf16[32,64] on each device")
@@ -661,9 +672,9 @@ def test_what_is_computed_from_a_whole_array(make: Callable[..., Path]) -> None:
 def test_an_array_that_an_operation_no_longer_makes(make: Callable[..., Path], a: str, b: str, wanted: bool) -> None:
     """Both programs have the operation, which XLA fuses with others in one of them."""
     rest = ("q", "f32[16,16]", "add(%x)", "mlp/add")
-    first = of_values(make, ("p", a, "fusion(%x)", "head/dot_general"), rest)
+    first = of_values(make, ("p", a, "fusion(%x)", "jvp(head)/dot_general"), rest)
     second = of_values(make, rest, ("s", b, "reduce(%x)", "mlp/add"),
-                       ("r", "(f32[8], s32[8])", "fusion(%y)", "head/dot_general"))  # fmt: skip
+                       ("r", "(f32[8], s32[8])", "fusion(%y)", "jvp(head)/dot_general"))  # fmt: skip
     found = [text for d in ((first, second), (second, first)) for text in texts(*d, "operations") if "make" in text]
     assert found == ["head/dot_general no longer makes f32[8,3072]", "head/dot_general makes f32[8,3072] now"] * wanted
 
@@ -916,9 +927,10 @@ def test_layers_beside_arguments_that_are_stacked(make: Callable[..., Path]) -> 
     assert texts(single, stacked, "layers") == texts(stacked, single, "layers") == []
     large = "f32[512,512]"
     assert texts(program("b", 4, [V, V, large]), program("a", 2, ["f32[2,8]", large]), "layers") == [gone]
-    # An argument that only one side has is larger than what is stacked.
-    assert texts(program("b", 4, [V, V, "f32[32]"]), program("a", 2, ["f32[2,8]"]), "layers") == [gone]
-    assert texts(program("b", 4, [V, V]), program("a", 2, ["f32[2,8]", "f32[32]"]), "layers") == [gone]
+    # An argument that only one side has is as large as what is stacked, or larger.
+    for other in ("f32[16]", "f32[32]"):
+        assert texts(program("b", 4, [V, V, other]), program("a", 2, ["f32[2,8]"]), "layers") == [gone]
+        assert texts(program("b", 4, [V, V]), program("a", 2, ["f32[2,8]", other]), "layers") == [gone]
     assert texts(program("b", 4, [V, V, W]), program("a", 2, ["f32[2,8]"]), "layers") == [gone]
 
 

@@ -385,9 +385,14 @@ def test_outputs_of_another_shape_because_of_an_argument(change: int, evidence: 
 
 @pytest.mark.parametrize(("change", "first"), [(3, "arguments"), (2, "repetitions"), (-3, "repetitions")])
 def test_lines_that_run_more_often_because_of_new_layers(change: int, first: str) -> None:
-    """The arguments of layers that have no names of their own in the op_names, such as those of Flax NNX."""
+    """The arguments of layers that have no names of their own in the op_names, such as those of Flax NNX.
+
+    Where layers are gone, fewer run.
+    """
     edits = [edit("repetitions", 90), edit("arguments", change)]
     assert ranked_edits(difference([account(TOTAL, 0, 100)], edits=edits))[0]["kind"] == first
+    less = [edit("repetitions", -90), edit("arguments", -change)]
+    assert ranked_edits(difference([account(TOTAL, 100, 0)], edits=less))[0]["kind"] == first
     edits[0] = edit("loops", 90)
     assert ranked_edits(difference([account(TOTAL, 0, 100)], edits=edits))[0]["kind"] == "loops"
 

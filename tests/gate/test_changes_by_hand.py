@@ -429,6 +429,11 @@ def test_arguments_without_a_name_in_an_older_baseline() -> None:
     more = entry(groups=(unnamed("f32[16,512]", 2), unnamed("f32[512,32]", 1)))
     (found,) = changes_since(base, more)
     assert (found.name, found.n, found.change) == ("arg", 3, MIB)
+    # An argument of this name, beside those without one, stands for itself.
+    named = Group("arg", "parameter", 4 * MIB, 1, "f32[1024,1024]")
+    base, now = (entry(groups=(named, unnamed("f32[16,512]", n))) for n in (1, 2))
+    (found,) = changes_since(base, now)
+    assert (found.name, found.n, found.change) == ("argument of f32[16,512]", 2, MIB)
 
 
 def test_a_donation_is_lost_of_an_argument_without_a_name() -> None:

@@ -187,3 +187,26 @@ def test_values_of_fusions_have_no_positions() -> None:
     m = Module((1, "parameter", [], F), (2, "fusion", [1], F, {"called": [7]}),
                (71, "parameter", [], F, {"computation": 7}))  # fmt: skip
     assert flow_of(m, (1, ()), (2, ())).positions == {1: [(1, ())], 2: [(2, ())]}
+
+
+def test_positions_are_in_the_order_of_ids() -> None:
+    """Whatever the order of the instructions in the proto is."""
+    m = Module((1, "parameter", [], F), (3, "bitcast", [1], F), (2, "bitcast", [1], F), (4, "neg", [3], F))
+    assert flow_of(m, (1, ()), (4, ())).positions == {1: [(1, ()), (2, ()), (3, ())], 2: [(4, ())]}
+    chain = Module((3, "parameter", [], F), (2, "bitcast", [3], F), (1, "bitcast", [2], F))  # through all of them
+    assert flow_of(chain, (3, ())).positions == {1: [(3, ()), (1, ()), (2, ())]}
+
+
+def test_what_runs_meanwhile_is_live_until_it_is_done() -> None:
+    """Also what a computation defines that the asynchronous one calls."""
+    m: Any = Module(
+        (1, "parameter", [], F), (2, "neg", [1], F), (3, "async-start", [2], f"(({F}), {F}, s32[])", {"called": [7]}),
+        (4, "abs", [1], F), (5, "async-done", [3], F), (6, "add", [4, 5], F),
+        (71, "parameter", [], F, {"computation": 7}), (72, "call", [71], F, {"computation": 7, "called": [8]}),
+        (81, "parameter", [], F, {"computation": 8}), (82, "neg", [81], F, {"computation": 8}),
+        (83, "abs", [82], F, {"computation": 8}),
+    )  # fmt: skip
+    flow = flow_of(m, (1, ()), (2, ()), (3, ()), (3, (0,)), (3, (2,)), (4, ()), (6, ()), (82, ()), (83, ()))
+    made = LiveRanges(m, flow, [])
+    assert [i.id for i in made.schedule] == [1, 2, 71, 81, 82, 83, 72, 3, 4, 5, 6]
+    assert made.ranges[8] == (4, 9)

@@ -92,6 +92,13 @@ def test_a_name_in_common_is_not_enough(before: str, after: str, found: dict[int
     assert paired(sides[0], sides[1]) == found
 
 
+def test_an_interface_in_common_is_enough() -> None:
+    """Although one side has more programs of the name."""
+    base = side(*(entry(key=key) for key in "123"))
+    now = side(entry(key="9", interface_fp="i2"), entry(key="8"))
+    assert paired(base, now) == {0: (1, "interface")}
+
+
 def test_programs_by_name() -> None:
     programs = side(entry("jit_f.3"), entry(None), entry("jit_f"), entry("jit_f", platform="cpu"), entry(""))
     assert by_name(programs) == {("tpu", "jit_f"): [0, 2], ("cpu", "jit_f"): [3]}

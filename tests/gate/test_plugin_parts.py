@@ -505,13 +505,15 @@ def test_the_table_at_the_end(option: str | None, verbosity: int, names: str) ->
         r["rows"] = [{"program": "jit_f", "device_total": 5, "device_total_baseline": 3, "peak": None,
                       "peak_baseline": 2, "status": status, "is_new": False}]  # fmt: skip
     made[2]["warnings"] = ["flags differ"]
+    first = record("c")  # it ran again
+    first["warnings"] = ["in the first run"]
     notes = [("wrote it", False), ("cannot", True)]
     writer = SimpleNamespace(fullwidth=80)
     config: Any = SimpleNamespace(
         getoption=lambda name: option, stash={summary.NOTES: notes}, get_terminal_writer=lambda: writer
     )
     reporter = Reporter(verbosity)
-    summary.summarize(made, reporter, config)
+    summary.summarize([first, *made], reporter, config)
     table = {"a": ("t.py::a  jit_f         5 B    +2 B     ?          ok", {}),
              "b": ("t.py::b  jit_f         5 B    +2 B     ?          FAILED", {"red": True}),
              "c": ("t.py::c  jit_f         5 B    +2 B     ?          warning", {"yellow": True})}  # fmt: skip
