@@ -800,7 +800,7 @@ COMPUTED_TABLES = (
                 "recompute or offload activations; scan over chunks; loss: logits in chunks; attention in parts; "
                 "reduce what a loop stacks; carry what it reads and stacks anew; slice: compute in the loop what it "
                 "reads slice by slice; a smaller batch; slots: fewer small buffers; collective: less in flight; tuple: "
-                "fewer results; sparse: gradients of few rows",
+                "fewer results; sparse: gradients of few rows; select: no choice between an array and its successor",
             ),
             _name("argument", "argument of the function that it concerns", null=True),
             _int("parameter", "first parameter number of that argument", null=True),

@@ -121,8 +121,8 @@ def _intervention(w: WhatIf, name: str, number: int, result: Ints, members: Ints
     )
     if is_tpu:
         text += (
-            " Otherwise, it may help to keep the old elements, old, x = jax.lax.optimization_barrier((x[i], x)), and to "
-            "write them back in the end: x.at[i].set(jnp.where(ok, x[i], old))."
+            " Otherwise, it may help to keep the old elements, old, x = jax.lax.optimization_barrier((x[i], x)), and "
+            "to write them back in the end: x.at[i].set(jnp.where(ok, x[i], old))."
         )
     values = largest_first(w, _last_written(w, members[w.at_peak[members]]))
     return Intervention(
