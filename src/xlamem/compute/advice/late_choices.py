@@ -46,7 +46,7 @@ def late_choices(w: WhatIf) -> Iterator[Intervention]:
 
 def _chosen(p: Program) -> tuple[Ints, Ints]:
     """Return the results of choices that are written in the place of a donated argument that they read, and that."""
-    parameter = take(p.representative, p.owner)
+    parameter = p.representative[p.owner]
     is_result = (p.category[p.owner] == DONATED) & (parameter >= 0) & (parameter != np.arange(len(p.owner)))
     result = np.flatnonzero(is_result & _is_named(p, np.arange(len(p.owner)), _CHOICE))
     value, user, _, _ = uses_of(p)
