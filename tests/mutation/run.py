@@ -49,6 +49,7 @@ COPIED = (
     "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md", "CONTRIBUTING.md",
     "action.yml", ".pre-commit-hooks.yaml",
 )  # fmt: skip
+IGNORED = ("__pycache__", "node_modules")
 WANTED = 0.95
 FIRST = re.compile("test_(stored_.*|.*_settings|corpus|edits|models).py")
 """Test files that run early because they compare whatever a dump yields, or whatever a dataset contains."""
@@ -146,11 +147,13 @@ class Tree:
         self.room, self.options = room, options
         self.covered = Covered.read(covered_path(room, options))
         self.killers: dict[str, Counter[str]] = {}
-        ignored = shutil.ignore_patterns("__pycache__", "node_modules", "data-*")
         for name in COPIED:
             source = ROOT / name
-            copy = shutil.copytree if source.is_dir() else shutil.copy2
-            copy(source, self.root / name, **({"ignore": ignored} if source.is_dir() else {}))
+            if source.is_dir():
+                ignored = shutil.ignore_patterns(*IGNORED, *(["data"] if name == "bench" else []))  # dumps of the bench
+                shutil.copytree(source, self.root / name, ignore=ignored)
+            else:
+                shutil.copy2(source, self.root / name)
         self.add_native_modules()
         # Validated by content: a change within a second would not change the time stamp.
         mode = py_compile.PycInvalidationMode.CHECKED_HASH
