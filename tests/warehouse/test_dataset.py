@@ -23,7 +23,7 @@ from conftest import DUMPS, every
 
 import xlamem
 from xlamem import schema, warehouse
-from xlamem.compute import origins
+from xlamem.compute import buffer_names, origins
 from xlamem.input.find import Source
 
 LABELS = {"commit": "abc", "night": "2025-01-31"}
@@ -284,6 +284,7 @@ def test_a_dump_out_of_the_dataset(
     source: Source, dataset: xlamem.Dataset, stored: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(origins, "MAX_SHARE", 1.0)  # a dataset has no HLO texts
+    monkeypatch.setattr(buffer_names, "MIN_READ", 2.0)  # the same
     original = xlamem.read(source, hashes=True)
     dump = dataset.read(stored[original.modules["content_hash"][0].as_py()])
     assert isinstance(dump, xlamem.Dump)
