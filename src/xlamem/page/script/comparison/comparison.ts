@@ -174,6 +174,7 @@ class Waterfalls {
     this.#names.press(this.#account);
     this.#kinds.press(this.#kind);
     this.#explorer?.maps.highlight(null);
+    this.#explorer?.maps.point(null); // no event says that the pointer has left a row that is replaced
     fill(this.#body, ...this.#chart(this.#accounts[this.#account]!, NUMBERS[this.#kind]!));
   }
 

@@ -72,7 +72,9 @@ export class TwoMaps {
   /** Each map, and what is shown instead where a side does not have the memory. */
   readonly #maps: BySide<HTMLElement> = { a: h("div", { class: "map" }), b: h("div", { class: "map" }) };
   readonly #absent: BySide<HTMLElement> = { a: sentence(""), b: sentence("") };
-  readonly #words = h("div", { class: "row" });
+  /** Kept when they change, so that neither the focus nor a click is lost, and what is said is announced. */
+  readonly #words = h("p", { class: "status", "aria-live": "polite" });
+  readonly #all = button("Show new and gone buffers", () => this.onReset());
   readonly #captions: BySide<HTMLElement> = { a: h("span", {}), b: h("span", {}) };
   /** What the details of a side are. */
   readonly #titles: BySide<HTMLElement> = { a: h("span", {}, SELECTED), b: h("span", {}, SELECTED) };
@@ -89,7 +91,7 @@ export class TwoMaps {
     this.#marked = { a: new Uint8Array(data.a.buffers.length), b: new Uint8Array(data.b.buffers.length) };
     this.#alone = { a: partners.without("a"), b: partners.without("b") };
     this.#mark();
-    host.append(this.#words, h("div", { class: "two-columns" }, ...SIDES.map((side) => this.#map(side))), this.#details());
+    host.append(h("div", { class: "row" }, this.#words, this.#all), h("div", { class: "two-columns" }, ...SIDES.map((side) => this.#map(side))), this.#details());
     for (const side of SIDES) this.#follow(side);
   }
 
@@ -184,8 +186,8 @@ export class TwoMaps {
       const what = chosen ? " of this change" : side === "a" ? " that B does not have" : " that A does not have";
       fill(this.#captions[side], `${n ? count(n, "buffer") : "no buffer"}${what}`);
     }
-    const all = this.#chosen && button("Show new and gone buffers", () => this.onReset());
+    this.#all.hidden = !this.#chosen;
     const words = chosen ? `Highlighted: ${plain(chosen.title, 100)}` : "Highlighted: buffers that the other side does not have";
-    fill(this.#words, h("p", { class: "status", "aria-live": "polite" }, words), all);
+    if (this.#words.textContent !== words) this.#words.textContent = words;
   }
 }
