@@ -323,13 +323,15 @@ def main() -> int:
     parser.add_argument("--bugs", type=Path, help="plant the bugs of this file instead, written like equivalents.toml")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=60, help="seconds of processor time of one test")
-    parser.add_argument("--memory", type=int, default=16, help="GiB of address space for the tests of a bug")
+    parser.add_argument("--memory", type=int, help="GiB of address space for the tests of a bug (16; page: 131072)")
     parser.add_argument("--log", type=Path, default=ROOT / "build/mutation.jsonl")
     parser.add_argument("--likely", action="store_true", help="run the likeliest test files only")
     parser.add_argument("--cases", type=int, default=0, help="run at most so many cases of each parametrized test")
     parser.add_argument("--seconds", type=float, default=60, help="tests that execute a line run for so many seconds")
     parser.add_argument("--trust", action="store_true", help="do not run the tests without a bug first")
     options = parser.parse_args()
+    # A browser reserves address space by the terabyte.
+    options.memory = options.memory or (1 << 17 if "page" in options.rooms else 16)
     options.log.parent.mkdir(parents=True, exist_ok=True)
     preload()
     lines = []
