@@ -1,4 +1,4 @@
-"""Find donated arrays that are there twice, because the program chooses at its end between the old and the new one."""
+"""Find donated arrays that are in memory twice because the program selects between the old and the new one."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SELECT_LOWER, SELECT_UPPER = 0.75, 1.05
 
 _CHOICE = rf"/select_n{END}"
 _UPDATE = rf"/(?:scatter(?:-\w+)?|dynamic_update_slice){END}"
-"""Op_names of what XLA writes in the place of an operand that nothing reads afterwards."""
+"""Op_names of operations that XLA performs in place if nothing reads the operand afterwards."""
 
 
 def late_choices(w: WhatIf) -> Iterator[Intervention]:
-    """Do not choose between a donated argument and the array that replaces it.
+    """Advise not to select between a donated argument and the array that replaces it.
 
-    Both are there until the choice. Without it, the one is written in the place of the other.
+    Both are in memory until the select. Without it, XLA updates the argument in place.
     """
     p = w.p
     result, parameter = _chosen(p)
@@ -45,7 +45,7 @@ def late_choices(w: WhatIf) -> Iterator[Intervention]:
 
 
 def _chosen(p: Program) -> tuple[Ints, Ints]:
-    """Return the results of choices that are written in the place of a donated argument that they read, and that."""
+    """Return the results of selects that read a donated argument and reuse its memory, and these arguments."""
     parameter = p.representative[p.owner]
     is_result = (p.category[p.owner] == DONATED) & (parameter >= 0) & (parameter != np.arange(len(p.owner)))
     result = np.flatnonzero(is_result & _is_named(p, np.arange(len(p.owner)), _CHOICE))
@@ -55,7 +55,7 @@ def _chosen(p: Program) -> tuple[Ints, Ints]:
 
 
 def _updated(w: WhatIf, result: Ints, parameter: Ints) -> tuple[Ints, Ints]:
-    """Return the temporaries that an update writes instead of these arguments and a choice reads, and the choices."""
+    """Return the temporaries that hold these arguments after an update, and the selects that read them."""
     p, (value, user, _, _) = w.p, uses_of(w.p)
     read = np.flatnonzero((value >= 0) & np.isin(user, p.instruction_row[result]))
     read = read[w.in_arena[value[read]]]
@@ -66,7 +66,7 @@ def _updated(w: WhatIf, result: Ints, parameter: Ints) -> tuple[Ints, Ints]:
 
 
 def _with_overwritten(w: WhatIf, values: Ints) -> Ints:
-    """Return these values, and those over which they are written, such as the copy of the argument."""
+    """Return these values and those that they overwrite, such as the copy of the argument."""
     p = w.p
     arena = np.flatnonzero(w.in_arena)
     ends = np.stack([p.owner[arena], p.offset[arena], p.extent[arena], w.end[arena]])

@@ -72,7 +72,7 @@ export class TwoMaps {
   /** Each map, and what is shown instead where a side does not have the memory. */
   readonly #maps: BySide<HTMLElement> = { a: h("div", { class: "map" }), b: h("div", { class: "map" }) };
   readonly #absent: BySide<HTMLElement> = { a: sentence(""), b: sentence("") };
-  /** Kept when they change, so that neither the focus nor a click is lost, and what is said is announced. */
+  /** Updated in place: replacing the button can lose a click or the focus, and a replaced live region is not announced. */
   readonly #words = h("p", { class: "status", "aria-live": "polite" });
   readonly #all = button("Show new and gone buffers", () => this.onReset());
   readonly #captions: BySide<HTMLElement> = { a: h("span", {}), b: h("span", {}) };
