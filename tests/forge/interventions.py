@@ -32,7 +32,9 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-WHOLE = ("tpu-states", "tpu-cache", "tpu-undonated_cache", "tpu-rollout", "tpu-lookups", "tpu-dropout")
+WHOLE = (
+    "tpu-states", "tpu-cache", "tpu-undonated_cache", "tpu-rollout", "tpu-lookups", "tpu-dropout", "tpu-microbatches",
+)  # fmt: skip
 """Programs of which the whole HLO text is stored: it has the number of iterations of their loops."""
 KEPT = ("-buffer-assignment.txt", "-buffer-assignment-values.txt", "-live-range.txt", "after_optimizations.txt")
 
@@ -45,6 +47,8 @@ class Case(NamedTuple):
     build: Callable[..., Program]
     variants: dict[str, tuple[dict[str, Any], tuple[int, ...]]]
     platforms: tuple[str, ...] = ("cpu", "tpu")
+    sharded: int | None = None
+    """The number of the argument that is sharded along its first dimension, over all devices."""
 
 
 def array(*shape: int, dtype: Any = jnp.float32) -> jax.ShapeDtypeStruct:
@@ -340,6 +344,26 @@ def dropout(n: int = 8, batch: int = 8192, wide: int = 512, keys: bool = False) 
     return train_step, [params, array(batch, wide), array(2, dtype=jnp.uint32)]
 
 
+def microbatches(n: int = 4, batch: int = 24576, wide: int = 512, swapped: bool = False) -> Program:
+    """Gradients that a loop accumulates, over parts of a batch of all devices or of each device."""
+
+    def loss(params: Any, batch: jax.Array) -> jax.Array:
+        x = batch
+        for w in params:
+            x = x + jax.nn.gelu(x @ w["up"]) @ w["down"]
+        return (x**2).mean()
+
+    def accumulated(params: Any, batch: jax.Array) -> Any:
+        def add(total: Any, part: jax.Array) -> Any:
+            return jax.tree.map(jnp.add, total, jax.grad(loss)(params, part)), None
+
+        parts = batch.reshape(-1, n, wide).swapaxes(0, 1) if swapped else batch.reshape(n, -1, wide)
+        return lax.scan(add, jax.tree.map(jnp.zeros_like, params), parts)[0]
+
+    layer = {"up": array(wide, 4 * wide), "down": array(4 * wide, wide)}
+    return accumulated, [[layer] * 4, array(batch, wide)]
+
+
 def convolutions(batch: int = 64, remat: bool = False) -> Program:
     """Stages of a convolutional network, of which recomputation only costs memory on a TPU."""
 
@@ -541,6 +565,7 @@ CASES = {
     "rollout": Case(rollout, {"base": NOTHING, "slice": ({"keys": True}, ())}),
     "lookups": Case(lookups, {"base": NOTHING, "slice": ({"inside": True}, ())}),
     "dropout": Case(dropout, {"base": ({}, (0,)), "slice": ({"keys": True}, (0,))}),
+    "microbatches": Case(microbatches, {"base": NOTHING, "shard": ({"swapped": True}, ())}, ("tpu",), sharded=1),
     "convolutions": Case(
         convolutions, {"base": NOTHING, "batch": ({"batch": 32}, ()), "recompute": ({"remat": True}, ())}
     ),
@@ -556,25 +581,31 @@ CASES = {
 }
 
 
-def placed(arguments: Any, platform: str) -> Any:
-    """Put the arguments on the first device of a platform."""
+def placed(arguments: list[Any], platform: str, sharded: int | None) -> list[Any]:
+    """Put the arguments on the first device of a platform, or on all if one of them is sharded."""
     if platform == "tpu":
         from jax.experimental import topologies
 
         devices = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices
     else:
         devices = jax.devices()
-    where = NamedSharding(Mesh(np.array(devices[:1]), ("x",)), PartitionSpec())
-    return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=where), arguments)
+    mesh = Mesh(np.array(devices[:1] if sharded is None else devices), ("x",))
+    where = [NamedSharding(mesh, PartitionSpec(*("x",) * (i == sharded))) for i in range(len(arguments))]
+    return [
+        jax.tree.map(lambda a, at=at: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=at), argument)
+        for argument, at in zip(arguments, where, strict=True)
+    ]
 
 
-def compiled(program: Program, donated: tuple[int, ...], platform: str, folder: Path) -> None:
+def compiled(
+    program: Program, donated: tuple[int, ...], platform: str, folder: Path, sharded: int | None = None
+) -> None:
     """Leave the dump of a program in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     function, arguments = program
     with tempfile.TemporaryDirectory() as place:
         flags = {"xla_dump_to": place, "xla_dump_hlo_as_text": True}
-        lowered = jax.jit(function, donate_argnums=donated).lower(*placed(arguments, platform))
+        lowered = jax.jit(function, donate_argnums=donated).lower(*placed(arguments, platform, sharded))
         lowered.compile(compiler_options=flags)
         for path in Path(place).iterdir():
             if path.name.endswith(KEPT):
@@ -601,7 +632,8 @@ def main(platform: str, out: str, *names: str) -> None:
         if (names and name not in names) or platform not in case.platforms:
             continue
         for variant, (options, donated) in case.variants.items():
-            compiled(case.build(**options), donated, platform, Path(out, f"{platform}-{name}", variant))
+            folder = Path(out, f"{platform}-{name}", variant)
+            compiled(case.build(**options), donated, platform, folder, case.sharded)
 
 
 if __name__ == "__main__":

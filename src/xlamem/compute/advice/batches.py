@@ -125,7 +125,7 @@ def _is_repeated(a: LayerActivations, inputs: Ints, size: int) -> bool:
     Tokens have no other dimensions than samples and positions.
     """
     inputs = inputs[a.dimensions[inputs, 0] == size]
-    return not _are_indices(a, inputs).all() and bool((_count(a, inputs, size) > 1).all())
+    return not are_indices(a, inputs).all() and bool((_count(a, inputs, size) > 1).all())
 
 
 def _count(a: LayerActivations, values: Ints, size: int) -> Ints:
@@ -150,7 +150,7 @@ def _batch_of_tokens(a: LayerActivations, name: str, number: int, members: Ints)
     There are as many layers or heads, for example. The caches that loops read tell that there is a batch.
     """
     size = _shared_size(a.dimensions[members], np.zeros(len(members), bool))
-    if not size or a.dimensions[members, 1].any() or not _are_indices(a, members).all():
+    if not size or a.dimensions[members, 1].any() or not are_indices(a, members).all():
         return None
     if pc.is_valid(buffer_names(a.p, members, ("iterations",))["iterations"]).to_numpy(zero_copy_only=False).any():
         return None  # a loop reads them one by one
@@ -188,7 +188,7 @@ def _is_sliced(a: LayerActivations, values: Ints) -> Mask:
     stacked |= np.isin(a.dimensions[values, 0], [n for n in set(trips) if not _is_in_activations(a, n)])
     # So may half of them be, if tokens come in pairs, such as two answers to each question, with a mask for each.
     shapes = distinct_rows(*a.dimensions[values].T)
-    tokens = _are_indices(a, values) & np.isin(2 * a.dimensions[values, 0], samples)
+    tokens = are_indices(a, values) & np.isin(2 * a.dimensions[values, 0], samples)
     stacked &= ~np.isin(shapes, shapes[tokens])
     return np.asarray(iterations | (stacked & ~_are_like_elements(a, values, stacks)), bool)
 
@@ -216,7 +216,7 @@ def _views(a: LayerActivations, size: int) -> list[int]:
     return [size, *(k * size for k in range(2, MAX_VIEWS + 1) if k * size in samples and size not in samples)]
 
 
-def _are_indices(a: LayerActivations, values: Ints) -> Mask:
+def are_indices(a: LayerActivations, values: Ints) -> Mask:
     """Return which arrays have an element type that weights do not have."""
     element_types = pc.cast(a.p.value_text("element_type", values), pa.string())
     return np.asarray(pc.is_in(element_types, pa.array(_INDICES)).to_numpy(zero_copy_only=False), bool)
@@ -268,7 +268,7 @@ def _is_ambiguous(
 def _may_be_weights(a: LayerActivations, values: Ints) -> Mask:
     """Return which arrays are matrices of numbers, not of indices."""
     is_matrix = (a.dimensions[values] > 0).sum(axis=1) == 2
-    found: Mask = is_matrix & ~_are_indices(a, values)
+    found: Mask = is_matrix & ~are_indices(a, values)
     return found
 
 
@@ -416,7 +416,7 @@ def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
         is_coupled = p.extent[all_pairs].sum() > MIN_PAIRS * w.peak
         text += f" {NOT_INDEPENDENT if is_coupled else ACCUMULATION}"
     lower = 0 if batch.is_shared else int(BATCH_LOWER * certain)
-    lower = _lower_if_kept(a, halved, change, lower)
+    lower = lower_if_kept(a, halved, change, lower)
     has_samples = len(rows) > 0 or (not a.is_training and _has_activations(a, size))
     if p.tables.platform == "tpu":
         # The compiler schedules the program anew, which may need more temporaries than a small part of them saves.
@@ -428,7 +428,7 @@ def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
     return replace(found, argument=batch.name, parameter=batch.number)
 
 
-def _lower_if_kept(a: LayerActivations, halved: Mask, change: Change, lower: int) -> int:
+def lower_if_kept(a: LayerActivations, halved: Mask, change: Change, lower: int) -> int:
     """Return a lower bound if XLA keeps the halves of what it rematerializes now, since they fit.
 
     On a TPU, the temporaries that are in outputs now may also need their own place.

@@ -26,6 +26,7 @@ from .carried import carried_stacks
 from .collectives import large_collectives
 from .donations import undonated_arguments
 from .element_types import narrower_types
+from .gathered_batches import gathered_batches
 from .intervention import MIN_SHARE, Intervention, Kind
 from .late_choices import late_choices
 from .layers import LayerActivations
@@ -73,6 +74,7 @@ _OF_ACTIVATIONS: tuple[Callable[[LayerActivations], Iterator[Intervention]], ...
     selected_products,
     gradients_of_samples,
     gradients_of_tables,
+    gathered_batches,
     smaller_batches,
 )
 
