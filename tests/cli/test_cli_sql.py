@@ -17,6 +17,7 @@ from conftest import DUMPS, HERE
 import xlamem
 from xlamem import cli, compute, schema
 from xlamem.cli import console
+from xlamem.cli.reporters import tables
 
 SMALL = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
 TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
@@ -240,6 +241,59 @@ def test_show_fits_the_terminal(run: Any, dest: str, monkeypatch: pytest.MonkeyP
             assert r.code == 0
             assert max(map(len, r.out.splitlines())) <= 80
             assert not any(line.endswith(" ") for line in r.out.splitlines())
+
+
+def test_show_leaves_columns_out_on_a_narrow_terminal(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others fit, in the order of the table, and none of them is empty. A single row is a list of all."""
+    monkeypatch.setenv("COLUMNS", "80")
+    names = [c.name for c in schema.COMPUTED["donation"].columns]
+    head, *rows, last = run("show", "donation", TPU).out.splitlines()
+    shown = head.split()
+    assert {"op_name", "state", "size", "shape"} < set(shown) < set(names)
+    assert shown == [name for name in names if name in shown]
+    assert not any(" - " in f"{row} " for row in rows)
+    assert last == f"and {len(names) - len(shown)} more columns: --columns selects, --wide shows all"
+    assert [line.split()[0] for line in run("show", "donation", TPU, "--limit", "1").out.splitlines()[:-1]] == names
+    monkeypatch.setenv("COLUMNS", "400")
+    assert run("show", "donation", TPU).out.splitlines()[0].split() == names
+
+
+def test_important_columns_are_readable_before_others_are_shown() -> None:
+    names, rows = ["page", "op_name", "shape", "order"], [["1234", "o" * 40, "s" * 30, "1"]] * 2
+    numeric = [True, False, False, True]
+    some = [(62, [1, 2]), (50, [1, 2]), (49, [0, 1]), (45, [1]), (24, [1]), (23, [0, 3]), (3, [0])]
+    for width, kept in [(63, [0, 1, 2, 3]), *some]:
+        assert tables._important(names, rows, numeric, width) == kept, width
+    wide = [*names, *(f"n{i}" for i in range(9))], [[*row, *"123456789"] for row in rows], [*numeric, *[True] * 9]
+    assert tables._important(*wide, 85) == [0, 1, 2, 3]
+    assert tables._important(*wide, 81) == [0, 1, 2]
+    assert tables._important(names, [["-", "-", "s" * 80, "1"]] * 2, numeric, 24) == [2]
+
+
+@pytest.mark.parametrize("is_dataset", [False, True])
+def test_show_selected_columns(is_dataset: bool, run: Any, dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this order. None of them is left out on a narrow terminal."""
+    path = dest if is_dataset else TPU
+    columns = ["--columns", "size, allocation"]
+    rows = json.loads(run("show", "allocations", path, "--json").out)["rows"]
+    shown = json.loads(run("show", "allocations", path, *columns, "--json").out)["rows"]
+    assert [list(row.items()) for row in shown] == [[(n, row[n]) for n in ("size", "allocation")] for row in rows]
+    assert run("show", "allocations", path, *columns, "--csv", "-n", "1").out.startswith("size,allocation\n")
+    monkeypatch.setenv("COLUMNS", "40")
+    many = ["--columns", "size,memory_space,allocation,color,page,is_parameter"]
+    assert run("show", "allocations", path, *many, "-n", "2").out.count("memory_space") == 2
+
+
+def test_show_selected_columns_of_dumps(run: Any, dest: str) -> None:
+    assert run("show", "dumps", dest, "--columns", "n_frames", "--csv").out.startswith("n_frames\n")
+
+
+def test_show_an_unknown_column(run: Any, dest: str) -> None:
+    for table, path in (("values", TPU), ("values", dest), ("dumps", dest)):
+        r = run("show", table, path, "--columns", f"{'size' if table == 'values' else 'n_frames'},nmae")
+        assert (r.code, r.out) == (2, "")
+        assert f"no column 'nmae' in {table}" in r.err
+    assert "did you mean 'size'?" in run("show", "values", TPU, "--columns", "siez").err
 
 
 def test_show_an_unknown_table(run: Any, dest: str, tmp_path: Path) -> None:

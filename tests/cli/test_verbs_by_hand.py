@@ -514,21 +514,20 @@ def test_rows_of_a_dataset() -> None:
             self.tables = ["values"]
 
         def __getitem__(self, name: str) -> Any:
-            whole = pa.table({"a": [*range(9)]})
-            return SimpleNamespace(to_table=lambda: whole, head=lambda n: whole.slice(0, n), count_rows=lambda: 9)
-
-        def dumps(self) -> pa.Table:
-            return pa.table({"d": [*range(7)]})
+            whole = pa.table({"a": [*range(9)], "b": [*range(9)]})
+            return SimpleNamespace(
+                schema=whole.schema, to_table=lambda columns: whole.select(columns), count_rows=lambda: 9,
+                head=lambda n, columns: whole.slice(0, n).select(columns),
+            )  # fmt: skip
 
     stored: Any = Stored()
     for limit, n in ((None, 9), (0, 0), (2, 2), (99, 9)):
-        rows, n_rows = show._rows_of(stored, "values", options.Output(limit=limit, json=True))
-        assert (rows.num_rows, n_rows) == (n, 9)
-        rows, n_rows = show._rows_of(stored, "dumps", options.Output(limit=limit, json=True))
-        assert (rows.num_rows, n_rows) == (min(n, 7), 7)
+        for names in (None, ["b"]):
+            rows, n_rows = show._stored_rows(stored, "values", names, limit)
+            assert (rows.num_rows, rows.column_names, n_rows) == (n, names or ["a", "b"], 9)
     for table, text in (("idle", "is computed from a dump"), ("nothing", "no table 'nothing'")):
         with pytest.raises(UsageError, match=text):
-            show._rows_of(stored, table, options.Output())
+            show._stored_rows(stored, table, None, None)
 
 
 def test_files_of_a_dataset(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,10 +17,18 @@ MAX_TEXT = 30
 """Maximum width of a text in a terminal."""
 IMPORTANT = (
     "lower", "upper", "kind", "argument", "line", "part",
-    "bytes", "saving", "padding", "gap", "reserved", "peak", "memory_space", "op_name", "scope", "instruction", "n",
-    "shape", "source_line", "source_file", "category", "size", "name", "first_step", "parameter", "candidate",
+    "bytes", "saving", "padding", "gap", "reserved", "peak", "state", "memory_space", "op_name", "scope",
+    "instruction", "n", "shape", "source_line", "source_file", "category", "size", "name", "first_step", "parameter",
+    "candidate",
 )  # fmt: skip
 """Columns that are shown first if a terminal is too narrow for all."""
+UNIMPORTANT = len(IMPORTANT)
+"""The place of others among them."""
+
+
+def importance(column: str) -> int:
+    """Return the place of a column among those that a narrow terminal shows: small for the first ones."""
+    return IMPORTANT.index(column) if column in IMPORTANT else UNIMPORTANT
 
 
 def _byte_columns(table: pa.Table) -> set[str]:
@@ -55,15 +63,11 @@ class TableGrid:
         widths = {i: max(map(len, [self.names[i], *self._cells(i, MAX_TEXT)])) for i in self.columns}
         room = shutil.get_terminal_size().columns - 2
         fitting: set[int] = set()
-        for i in sorted(self.columns, key=self._rank):
+        for i in sorted(self.columns, key=lambda i: importance(self.names[i])):
             if widths[i] + len(GAP) <= room or not fitting:
                 fitting.add(i)
                 room -= widths[i] + len(GAP)
         return self._grid([i for i in self.columns if i in fitting], MAX_TEXT).text()
-
-    def _rank(self, column: int) -> int:
-        name = self.names[column]
-        return IMPORTANT.index(name) if name in IMPORTANT else len(IMPORTANT)
 
     def _grid(self, columns: list[int], limit: int | None) -> Grid:
         names, cells = [self.names[i] for i in columns], [self._cells(i, limit) for i in columns]

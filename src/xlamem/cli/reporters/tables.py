@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ...display.tables import UNIMPORTANT, importance
 from ...formatting import GAP, align, count, one_line, python_values, shorten
 from .. import console
 from ..options import Output
@@ -24,15 +25,24 @@ N_ROWS = 100
 MAX_WIDTH = 1 << 20
 """A width greater than that of any table."""
 MIN_COLUMN_WIDTH = 8
-"""Columns of text shrink to this width; if that is not enough, each row becomes a list."""
+"""Columns of text shrink to this width; if that is not enough, columns are left out, or each row becomes a list."""
+READABLE_WIDTH = 24
+"""Columns of text have at least this width if others are left out."""
 
 
 def write_table(
-    table: pa.Table, output: Output, document: str, about: Mapping[str, Any], n_rows: int | None = None
+    table: pa.Table,
+    output: Output,
+    document: str,
+    about: Mapping[str, Any],
+    n_rows: int | None = None,
+    *,
+    fit: bool = False,
 ) -> None:
     """Write the first rows of a table; as JSON in a document that begins with `about`.
 
-    `n_rows` is the number of rows there are, if `table` holds only the first of them.
+    `n_rows` is the number of rows there are, if `table` holds only the first of them. If the columns are wider than
+    the terminal, some are left out if `fit` is true; otherwise, and of a single row, each row is a list.
     """
     names = table.column_names
     n_rows = table.num_rows if n_rows is None else n_rows
@@ -42,7 +52,7 @@ def write_table(
     elif output.csv:
         output.write_csv(names, _rows(output.head(table)))
     elif names:
-        _write_text(table, output, n_rows)
+        _write_text(table, output, n_rows, fit=fit)
 
 
 def default_limit(output: Output) -> int | None:
@@ -75,19 +85,27 @@ def _plain(value: Any) -> Any:
 # -- text ----------------------------------------------------------------------------------------
 
 
-def _write_text(table: pa.Table, output: Output, n_rows: int) -> None:
+def _write_text(table: pa.Table, output: Output, n_rows: int, *, fit: bool = False) -> None:
     from rich.text import Text
 
     width, shown = output.width, table.slice(0, default_limit(output))
     names = [one_line(name) for name in table.column_names]
     cells = [[_cell(v) for v in row] for row in zip(*map(python_values, shown.columns), strict=True)]
     numeric = [_is_numeric(field.type) for field in table.schema]
+    n_hidden = 0
     if width is None:
         left = {i for i, is_number in enumerate(numeric) if not is_number}
         head, *rows = align([names, *cells], left)
         lines = [Text(head, "bold"), *map(Text, rows)]
     else:
+        if fit and len(cells) > 1:
+            kept = _important(names, cells, numeric, width)
+            n_hidden = len(names) - len(kept)
+            numeric = [numeric[i] for i in kept]
+            names, *cells = ([row[i] for i in kept] for row in (names, *cells))
         lines = _fitted(names, cells, numeric, width)
+    if n_hidden:
+        lines.append(Text(f"and {count(n_hidden, 'more column')}: --columns selects, --wide shows all", "dim"))
     if n_rows > shown.num_rows:
         lines.append(Text(f"and {count(n_rows - shown.num_rows, 'more row')}: --limit shows more", "dim"))
     elif not n_rows:
@@ -125,6 +143,23 @@ class _Cell:
         from rich.text import Text
 
         yield Text(shorten(self.text, options.max_width), self.style, no_wrap=True, overflow="ellipsis")
+
+
+def _important(names: list[str], rows: list[list[str]], numeric: list[bool], width: int) -> list[int]:
+    """Return the columns to show: all if they fit, or else the most important ones that are not empty."""
+    columns = [*zip(names, *rows, strict=True)]
+    widths = [max(map(len, column)) for column in columns]
+    readable = [w if is_number else min(w, READABLE_WIDTH) for w, is_number in zip(widths, numeric, strict=True)]
+    if sum(readable) + len(GAP) * (len(names) - 1) <= width:
+        return [*range(len(names))]
+    filled = [i for i, column in enumerate(columns) if set(column[1:]) != {"-"}]
+    kept: list[int] = []
+    for i in sorted(filled, key=lambda i: importance(names[i])):
+        # Others only take what the texts of the important ones leave free.
+        taken = readable if importance(names[i]) < UNIMPORTANT else widths
+        if sum(taken[k] + len(GAP) for k in kept) + taken[i] <= width:
+            kept.append(i)
+    return sorted(kept) or [0]
 
 
 def _fitted(names: list[str], rows: list[list[str]], numeric: list[bool], width: int) -> list[Text]:
