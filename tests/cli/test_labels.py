@@ -61,7 +61,20 @@ def test_each_name_has_the_first_form_that_no_other_has() -> None:
     names = [f"{root}['value']['kernel']" for root in ("params", "opt[0].nu", "opt[0].mu")]
     assert shorten_labels(names, 17) == ["params….kernel", "opt[0].nu….kernel", "opt[0].mu….kernel"]
     shown = shorten_labels([*names, "opt[0].mu['policy']['kernel']"], 17)
-    assert shown == ["params….kernel", "opt[0].nu….kernel", "opt[0].m…e.kernel", "opt[0].m…y.kernel"]
+    assert shown == ["params….kernel", "opt[0].nu….kernel", "….value.kernel", "….policy.kernel"]
+
+
+def test_fields_of_one_argument() -> None:
+    """The key that differs is kept: the first one, or the state of the optimizer, or a later one."""
+    fields = ("['params']", "['ema']", "['opt'][*][*].nu", "['opt'][*][*].mu")
+    shown = shorten_labels([f"state{field}['up'][*]['conv1']['kernel'].value" for field in fields], 22)
+    assert shown == ["…params….conv1.kernel", "…ema….conv1.kernel", "…nu….conv1.kernel", "…mu….conv1.kernel"]
+    names = [f"state['params']['{part}'][*]['time']['kernel']" for part in ("up", "down")]
+    assert shorten_labels(names, 22) == ["….up[*].time.kernel", "….down[*].time.kernel"]
+    assert shorten_labels(names[:1], 22) == ["state….time.kernel"]
+    before = "state" + "['k']" * 8
+    shown = shorten_labels([f"{before}['{part}']['w']['kernel']" for part in ("one", "two")], 16)
+    assert shown == ["….k.one.w.kernel", "….k.two.w.kernel"]
 
 
 def test_a_name_that_looks_like_the_short_form_of_another() -> None:

@@ -12,6 +12,8 @@ _MOVES = r"(?:[a-z-]+ )*"
 """The prefix of the name of a buffer that only moves bytes, such as "copy of "."""
 _KEY = r"\['([^'\[\]]+)'\]"
 """A key of a nested dictionary of arguments, as in ``params['layers']['w']``."""
+MAX_KEYS = 8
+"""Maximum number of keys of which one is kept besides the last components."""
 _PRIMITIVE = r"/[a-z][a-z_]+"
 MIN_PRIMITIVE = 4
 """Minimum number of characters that are kept of a primitive."""
@@ -64,7 +66,13 @@ def _forms(text: str, plain: str, limit: int) -> Iterator[str]:
     elif key := re.search(_KEY, text):
         # Which array of an optimizer's state it is comes before the keys: opt[0].mu['layers']['w'].
         root = text[: key.start()]
-        yield from _ends(root, re.split(r"(?=\.)", plain[len(root) :]), limit)
+        parts = re.split(r"(?=\.)", plain[len(root) :])
+        ends = [*_ends(root, parts, limit)]
+        yield from ends
+        if ends:  # If another name has that, too, as where one argument has all, another key may tell more.
+            yield from _ends("", parts, limit)
+            for i, part in enumerate(parts[1:-2][:MAX_KEYS]):
+                yield from _ends(f"…{part[1:]}", parts[i + 2 :], limit)
     yield shorten(plain, limit)
 
 
