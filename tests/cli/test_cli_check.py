@@ -16,6 +16,7 @@ from xlamem import cli, schema
 from xlamem.gate.formats import FORMATS
 
 SMALL = DUMPS / "cpu-jaxlib-0.10.2-cond_switch"
+TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
 TRUNCATED = DUMPS / "cpu-killed-at-buffer-assignment"
 
 
@@ -85,8 +86,8 @@ def test_budgets_of_the_configuration(run: Callable[..., Result]) -> None:
 def test_budgets_of_the_options(run: Callable[..., Result]) -> None:
     assert run(SMALL, "--max-device-total", "1GiB").code == 0
     assert run(SMALL, "--max-device-total", "1KiB").code == 1
-    assert run(SMALL, "--device", "v5e").code == 0
-    assert run(SMALL, "--device", "v5e", "--max-device-total", "1B").code == 1
+    assert run(TPU, "--device", "v5e").code == 0
+    assert run(TPU, "--device", "v5e", "--max-device-total", "1B").code == 1
     for option, value in (("--max-device-total", "5"), ("--device", "v99")):
         result = run(SMALL, option, value)
         assert result.code == 2

@@ -25,6 +25,7 @@ from xlamem.cli.reporters.peak import budget_text
 from xlamem.compute.devices import parse_bytes
 
 TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"
+SMALL, OLD = DUMPS / "cpu-jaxlib-0.12.0-scan_while", DUMPS / "cpu-jaxlib-0.4.26-scan_while"
 LAYERS = DUMPS / "cpu-jaxlib-0.12.0-multiheap"
 GPU = DUMPS / "gpu-jax-0.10.2-offload_params"
 TIMELESS = DUMPS / "cpu-tf-1.15.0-loop"
@@ -242,7 +243,8 @@ def test_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--device", "v5e"], 0, "15.75 GiB: fits"),
         (["--device", "TPU v4"], 0, "30.75 GiB: fits"),
         (["--device", "v5p"], 0, "notes: memory of v5p; program code; "),
-        (["--device", "h100-nvl", "-v"], 0, "less is usable"),
+        (["--device", "h100-nvl", "-v"], 3, "less is usable"),
+        (["--device", "h100"], 3, "CANNOT TELL whether it fits: it is compiled for a TPU; compiled for h100, "),
         (["--device", "v5p", "-v"], 0, "program code also takes device memory but is not in the dump"),
         (["--capacity", "4MiB", "--fraction", "0.9"], 0, "3.60 MiB = 90 % of 4.00 MiB"),
         (["--capacity", "4MiB", "--fraction", "0.8"], 1, "3.20 MiB = 80 % of 4.00 MiB: DOES NOT FIT"),
@@ -253,6 +255,20 @@ def test_capacity(run: Any, args: list[str], code: int, text: str) -> None:
     r = run("peak", TPU, *args)
     assert r.code == code
     assert text in re.sub(r"\s+", " ", r.out)
+
+
+def test_programs_for_another_platform_are_not_compared_beside_others(run: Any) -> None:
+    """JAX compiles small programs for the CPU beside one for a TPU."""
+    shown = run("peak", TPU, SMALL, "--device", "v5e")
+    assert (shown.code, "2 programs, all fit in v5e (15.75 GiB); the largest:" in shown.out) == (0, True)
+    assert re.search(r"scan_while\S*  for cpu$", shown.out, re.M)
+    assert [d["fits"] for d in json.loads(run("peak", TPU, SMALL, "--device", "v5e", "--json").out)["dumps"]] == [
+        True, None,
+    ]  # fmt: skip
+    alone = run("peak", SMALL, OLD, "--device", "v5e")
+    assert (alone.code, "2 programs, fit unknown for 2; the largest:" in alone.out) == (3, True)
+    assert run("peak", TPU, SMALL, "--device", "v5e", "--fraction", "0.0001").code == 1
+
 
 
 def test_capacity_compares_what_is_reserved_in_device_memory(run: Any) -> None:

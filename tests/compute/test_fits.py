@@ -439,3 +439,20 @@ def test_a_fraction_is_the_decimal_that_was_written(capacity: int, fraction: flo
     """100 * 0.29 is 28.999999999999996."""
     assert available(capacity, None, 0, fraction).bytes == bytes_
     assert available(capacity, None, 9, fraction).bytes == bytes_ - 9
+
+
+@pytest.mark.parametrize("device", ["v5e", "h100", "mi300x"])
+@pytest.mark.parametrize("platform", ["tpu", "gpu", "cpu"])
+def test_a_program_for_another_platform(device: str, platform: str) -> None:
+    """It is not known what it would need: not even 1 byte of available memory says that it does not fit."""
+    folder = next(f for f in sorted(DUMPS.iterdir()) if f.name.startswith(platform))
+    dump = xlamem.read(next(iter(xlamem.find(folder))))
+    is_same = platform == ("tpu" if device == "v5e" else "gpu")
+    for fraction in (1.0, 1e-12):
+        result = compute.fits(dump, device=device, fraction=fraction)
+        assert result.other_platform is not is_same
+        assert result.fits is (fraction == 1 if is_same else None)
+        text = f"it is compiled for a {platform.upper()}; compiled for {device}, it needs another amount"
+        assert (result.reason == text) is not is_same
+    assert compute.fits(dump, capacity="1TiB").fits is True
+    assert compute.fits(dump, capacity="1TiB").other_platform is False

@@ -197,7 +197,7 @@ def test_nothing_to_check(job: Job) -> None:
 def test_inputs(job: Job, programs: tuple[Path, Path]) -> None:
     a, b = programs
     (job.workspace / "ci").mkdir()
-    (job.workspace / "ci" / "my budget.toml").write_text("[[budget]]\ndevice = 'v5e'\ngrowth = '70 %'\n")
+    (job.workspace / "ci" / "my budget.toml").write_text("[[budget]]\ndevice_total = '1TiB'\ngrowth = '70 %'\n")
     done, _ = check(
         job, paths=f"{a}\n\n{b}\n", config="ci/my budget.toml", baseline=str(a), source_root="train",
         report="out/my report", artifact="x", python="3.12",

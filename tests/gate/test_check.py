@@ -290,13 +290,28 @@ def test_a_limit_is_exact(name: str) -> None:
         assert bool(row["why"]) == (status == "failed")
 
 
+TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
+
+
 def test_a_device() -> None:
-    assert check(SMALL, config={"budget": [{"device": "v5e"}]}).exit_code == 0
-    total = number(SMALL)
-    left = xlamem.fits(SMALL, device="v5e").available - total
+    assert check(TPU, config={"budget": [{"device": "v5e"}]}).exit_code == 0
+    total = number(TPU)
+    left = xlamem.fits(TPU, device="v5e").available - total
     for resident, code in ((left, 0), (left + 1, 1)):
-        assert check(SMALL, config={"budget": [{"device": "v5e", "resident": resident}]}).exit_code == code
-    assert findings(check(SMALL, config={"budget": [{"device": "v5e", "fraction": 1e-9}]})) == [("fits", "failed")]
+        assert check(TPU, config={"budget": [{"device": "v5e", "resident": resident}]}).exit_code == code
+    assert findings(check(TPU, config={"budget": [{"device": "v5e", "fraction": 1e-9}]})) == [("fits", "failed")]
+
+
+def test_a_device_of_another_platform() -> None:
+    """Not known of a program alone. Beside one for the device, it is not compared."""
+    config = {"budget": [{"device": "v5e"}]}
+    alone = check(SMALL, config=config)
+    assert (alone.exit_code, findings(alone)) == (3, [("fits", "not known")])
+    assert "it is compiled for a CPU; compiled for v5e, it needs another amount" in " ".join(as_text(alone).split())
+    both = check([SMALL, TPU], config=config)
+    assert (both.exit_code, findings(both)) == (0, [])
+    config["budget"][0]["program"] = str(xlamem.read(SMALL).modules["module_name"][0])  # which matches one of them only
+    assert check([SMALL, TPU], config=config).exit_code == 3
 
 
 @pytest.mark.parametrize("line", ["padding", "packing"])
@@ -390,11 +405,11 @@ def test_a_truncated_dump_never_passes(tmp_path: Path, write: Callable[..., Path
 def test_a_truncated_dump_can_fail(write: Callable[..., Path]) -> None:
     """The allocations are complete and add up, so that what must fit is known to be too much."""
     cut = write(jit_f=CUT)
-    for rule, limit in {"device_total": {"device_total": "1B"}, "fits": {"device": "v5e", "fraction": 1e-9}}.items():
-        result = check(cut, config={"budget": [limit]})
-        assert result.exit_code == 1
-        assert sorted(findings(result)) == [(rule, "failed"), ("unreadable", "not known")]
-        assert f"FAILED jit_f {size(number(SMALL))} ?" in " ".join(as_text(result).split())
+    limit = {"device_total": "1B"}
+    result = check(cut, config={"budget": [limit]})
+    assert result.exit_code == 1
+    assert sorted(findings(result)) == [("device_total", "failed"), ("unreadable", "not known")]
+    assert f"FAILED jit_f {size(number(SMALL))} ?" in " ".join(as_text(result).split())
     assert check(cut, config={"budget": [{"device": "v5e"}]}).exit_code == 3
     unknown = {**CUT, "buffer-assignment-values": TEXTS["buffer-assignment-values"][:20]}
     result = check(write(jit_f=unknown), config={"budget": [limit]})

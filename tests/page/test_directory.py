@@ -104,6 +104,16 @@ def test_fits_is_that_of_the_dump() -> None:
     assert {listed.fits for listed in programs} == {True, False, None}
 
 
+def test_programs_for_another_platform_are_not_compared_beside_others() -> None:
+    """JAX compiles small programs for the CPU beside one for a TPU."""
+    judge = partial(compute.fits, device="v5e")
+    programs = list_programs(DUMPS, judge).programs
+    assert {(p.platform in ("tpu", None), p.available is None) for p in programs} == {(True, False), (False, True)}
+    listing = list_programs(DUMPS / "cpu-jaxlib-0.5.3-tuple3", judge)
+    assert [(p.available is None, p.fits, p.other_platform) for p in listing.programs] == [(False, None, True)]
+    assert listing.verdicts == {None}
+
+
 def test_a_dump_that_cannot_be_read_is_listed_as_failed(tmp_path: Path) -> None:
     shutil.copytree(DUMPS / "cpu-jaxlib-0.5.3-tuple3", tmp_path / "good")
     (tmp_path / "module_0001.jit_bad.cpu_after_optimizations-buffer-assignment.txt").write_text("nothing\n")

@@ -50,6 +50,15 @@ class Program(NamedTuple):
     """Rows of `advice` that would make the program fit, if it does not."""
 
 
+def compared(programs: Sequence[Program]) -> list[compute.Fits]:
+    """Return the verdicts: those of programs for another platform than that of the device only if there are no others.
+
+    Beside a program for a TPU, JAX compiles small ones for the CPU.
+    """
+    verdicts = [p.fits for p in programs if p.fits is not None]
+    return [fits for fits in verdicts if not fits.other_platform] or verdicts
+
+
 def path_of(source: Source) -> str:
     """Return the directory of a dump and the common stem of its files."""
     return join(source.location, source.name).removeprefix("./")

@@ -45,6 +45,8 @@ class Fits:
     """Name of the device with this capacity."""
     resident: int = 0
     fraction: float = 1.0
+    other_platform: bool = False
+    """Whether the program is compiled for another platform than that of the device, such as a CPU."""
 
     def __bool__(self) -> bool:
         return self.fits is True
@@ -79,7 +81,8 @@ def fits(
 
     `device_total` is compared with capacity x fraction - resident. There is a verdict only if xlamem understands
     every allocation header, and the sizes of the allocations add up to the total printed in the dump. Unknown fields
-    elsewhere (in values, live ranges or HLO text) do not matter.
+    elsewhere (in values, live ranges or HLO text) do not matter. There is none if the program is compiled for another
+    platform than that of the device: compiled for a TPU, a CPU program needs another amount.
 
     Parameters
     ----------
@@ -101,9 +104,16 @@ def fits(
     """
     room = available(capacity, device, resident, fraction)
     tables = as_tables(dump)
-    verdict, reason = _verdict(tables, room.bytes)
+    is_other = room.device is not None and is_for_other(tables.platform, room.device)
+    verdict, reason = _verdict(tables, room, is_other=is_other)
     name = room.device.name if room.device else None
-    return Fits(verdict, reason, device_total(tables), room.bytes, room.capacity, name, room.resident, fraction)
+    total = device_total(tables)
+    return Fits(verdict, reason, total, room.bytes, room.capacity, name, room.resident, fraction, is_other)
+
+
+def is_for_other(platform: str | None, device: Device) -> bool:
+    """Return whether a program is known to be compiled for another platform than that of a device."""
+    return platform not in (None, device.platform)
 
 
 class Available(NamedTuple):
@@ -141,9 +151,13 @@ def byte_count(name: str, size: Any, *, limited: bool = True) -> int:
     return number
 
 
-def _verdict(tables: Tables, available: int) -> tuple[bool | None, str]:
+def _verdict(tables: Tables, room: Available, *, is_other: bool) -> tuple[bool | None, str]:
     if doubt := reason_for_doubt(tables):
         return None, doubt
+    available, device = room.bytes, room.device
+    if device is not None and is_other:
+        platform = str(tables.platform).upper()
+        return None, f"it is compiled for a {platform}; compiled for {device.name}, it needs another amount"
     unknown, is_known = _unknown_colors(tables), tables.platform in schema.DEVICE_MEMORY
     total, unsure = device_total(tables) or 0, sum(unknown.values())
     # device_total includes unknown colors only if the platform is unknown, too.

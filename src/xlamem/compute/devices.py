@@ -35,6 +35,8 @@ class Device(NamedTuple):
     reported: int | None = None
     """Size that the compiler or the driver reports, if known."""
     reporter: str = ""
+    platform: str = "gpu"
+    """Platform of the programs that run on it, as in ``modules``."""
 
     @property
     def usable(self) -> int:
@@ -45,7 +47,7 @@ class Device(NamedTuple):
 def _tpu(name: str, aliases: str, gib: int, stated: str, page: str, usable: float | None = None) -> Device:
     reported = None if usable is None else int(usable * GIB)
     source = f"Google Cloud documentation ({page})"
-    return Device(name, tuple(aliases.split()), gib * GIB, stated, source, reported, OOM if reported else "")
+    return Device(name, tuple(aliases.split()), gib * GIB, stated, source, reported, OOM if reported else "", "tpu")
 
 
 def _gpu(

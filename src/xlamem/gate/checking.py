@@ -14,8 +14,9 @@ import pyarrow as pa
 from .. import schema
 from ..compare.doubts import doubt_of_numbers
 from ..compare.programs import Dumps, ProgramEntry, Programs, programs_of
-from ..compute.capacity import reason_for_doubt
+from ..compute.capacity import is_for_other, reason_for_doubt
 from ..compute.columns import table_of_columns
+from ..compute.devices import device
 from ..compute.program import program
 from ..dump import Dump
 from ..errors import DumpError, UsageError, without_passwords
@@ -233,12 +234,25 @@ class _Check:
 
     def _budgets(self) -> list[list[Budget]]:
         """Return the budgets of each program. Raises UsageError if a budget matches no program."""
-        names = [p.module_name for p in self.programs.programs]
+        programs = self.programs.programs
+        names = [p.module_name for p in programs]
         for budget in self.config.budgets:
             if not any(map(budget.matches, names)):
                 known = sorted({without_counters(n) for n in names if n})
                 raise UsageError(f"{budget.where} matches no program; {similar(budget.program, known)}")
-        return [[b for b in self.config.budgets if b.matches(name)] for name in names]
+        platforms = {p.platform for p in programs}
+        budgets = {platform: [self._for_platform(b, platform) for b in self.config.budgets] for platform in platforms}
+        return [[b for b in budgets[p.platform] if b.matches(p.module_name)] for p in programs]
+
+    def _for_platform(self, budget: Budget, platform: str | None) -> Budget:
+        """Return a budget without its device for programs for another platform, if it also matches one for the device.
+
+        Beside a program for a TPU, JAX compiles small ones for the CPU.
+        """
+        if budget.device is None or not is_for_other(platform, chosen := device(budget.device)):
+            return budget
+        matched = {p.platform for p in self.programs.programs if budget.matches(p.module_name)}
+        return replace(budget, device=None) if chosen.platform in matched else budget
 
     def _checked(self, number: int, partner: Partner | None, budgets: list[Budget]) -> Checked:
         c = Checked(number, self.programs[number])

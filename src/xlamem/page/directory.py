@@ -167,7 +167,7 @@ def _rows(listing: Listing) -> list[Row]:
 
 def _row(listed: Listed) -> Row:
     columns = dict(vars(listed))
-    del columns["read"]
+    del columns["read"], columns["other_platform"]
     return Row(**columns)
 
 

@@ -43,7 +43,7 @@ class Summary:
     peak: int | None
     """Of the device's main memory; None without live ranges."""
     available: int | None
-    """None if no device was given, as `fits`."""
+    """None if it was not compared with a device, as `fits`."""
     fits: bool | None
     complete: bool
     occurrences: int
@@ -55,6 +55,8 @@ class Listed(Summary):
     """A program that can be read."""
 
     read: Callable[[], Dump]
+    other_platform: bool = False
+    """Whether it is compiled for another platform than that of the device."""
 
     @property
     def size(self) -> int:
@@ -75,6 +77,11 @@ class Listing:
 
     programs: list[Listed]
     failed: list[Failed]
+
+    @property
+    def verdicts(self) -> set[bool | None]:
+        """Whether the programs fit that were compared with a device."""
+        return {p.fits for p in self.programs if p.available is not None}
 
 
 def list_programs(path: str | os.PathLike[str] | Dataset, judge: Judge | None = None) -> Listing:
@@ -113,7 +120,10 @@ def _merged(dumps: Iterable[tuple[Hashable, Listed]], failed: list[Failed]) -> L
     for key, dump in dumps:
         first = programs.get(key)
         programs[key] = replace(first, occurrences=first.occurrences + dump.occurrences) if first else dump
-    return Listing(sorted(programs.values(), key=lambda p: p.size, reverse=True), failed)
+    found = sorted(programs.values(), key=lambda p: p.size, reverse=True)
+    if not all(p.other_platform for p in found):  # then these are not compared with the device
+        found = [replace(p, available=None) if p.other_platform else p for p in found]
+    return Listing(found, failed)
 
 
 # -- dumps in files ------------------------------------------------------------------------------
@@ -145,6 +155,7 @@ def _listed(source: Source, dump: Dump, module: dict[str, Any], judge: Judge | N
         peak=_device_peak(dump) if has_allocations else None,
         available=None if fits is None else fits.available,
         fits=None if fits is None else fits.fits,
+        other_platform=fits is not None and fits.other_platform,
         complete=bool(module["complete"]),
         occurrences=1,
         read=partial(read, source),
@@ -203,6 +214,7 @@ def _stored(dataset: Dataset, row: dict[str, Any], judge: Judge | None) -> Liste
         peak=row["peak"],
         available=None if fits is None else fits.available,
         fits=None if fits is None else fits.fits,
+        other_platform=fits is not None and fits.other_platform,
         complete=bool(row["complete"]),
         occurrences=row["occurrences"] or 1,
         read=partial(dataset.read, row["content_id"]),

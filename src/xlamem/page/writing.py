@@ -66,7 +66,7 @@ class Report:
     def fits(self) -> bool | None:
         """Whether all programs fit; None if that is not known, or if no device was given."""
         found = {p.verdict.fits for p in self.programs}
-        found |= {p.fits for p in self.listing.programs} if self.listing else set()
+        found |= self.listing.verdicts if self.listing else set()
         return False if False in found else None if None in found or not found else True
 
     @property

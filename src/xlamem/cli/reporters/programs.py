@@ -7,7 +7,7 @@ from rich.text import Text
 from ...compute import Fits, Overview
 from ...compute.wording import count_problems, problems
 from ...formatting import align, count, shorten_distinct, size, wrap
-from ..inputs import Program
+from ..inputs import Program, compared
 from .names import short_names
 
 HEADINGS = ["device_total", "peak", "step", "space", "program"]
@@ -24,7 +24,7 @@ def list_programs(programs: list[Program], n_failed: int, limit: int, width: int
     lines = [Text(head, "bold")]
     for program, row, name, state in zip(shown, rows, names, states, strict=True):
         line = Text.assemble(row.ljust(indent), name, (state, "bold red"))
-        if program.fits is not None and not program.fits:
+        if program.fits is not None and not program.fits and not program.fits.other_platform:
             line.stylize("red")
         lines.append(line)
     if (more := len(programs) - limit) > 0:
@@ -45,14 +45,16 @@ def _cells(overview: Overview) -> list[str]:
 def _states(program: Program) -> list[str]:
     """Return what is wrong with a program."""
     states = problems(program.overview.module)
-    if program.fits is not None and not program.fits:
+    if program.fits is not None and program.fits.other_platform:
+        states.append(f"for {program.overview.module['platform']}")
+    elif program.fits is not None and not program.fits:
         states.append("does not fit" if program.fits.fits is False else "fit unknown")
     return states
 
 
 def _summary(programs: list[Program], n_failed: int) -> list[str]:
     parts = [count(len(programs), "program")]
-    parts += _count_verdicts([p.fits for p in programs if p.fits is not None])
+    parts += _count_verdicts(compared(programs))
     parts += count_problems(p.overview.module for p in programs)
     return [*parts, f"{n_failed} unreadable"] if n_failed else parts
 

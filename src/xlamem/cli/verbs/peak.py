@@ -87,7 +87,7 @@ def _advice(dump: Dump, fits: compute.Fits) -> list[dict[str, Any]]:
 
 
 def _exit_code(programs: list[Program], failures: list[Failure], *, strict: bool) -> int:
-    verdicts = [p.fits.fits for p in programs if p.fits is not None]
+    verdicts = [fits.fits for fits in inputs.compared(programs)]
     truncated = not all(p.overview.module["complete"] for p in programs)
     if failures or None in verdicts or (strict and truncated):
         return console.UNREADABLE

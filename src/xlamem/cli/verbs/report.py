@@ -76,7 +76,7 @@ def _opened(path: str, module: str | None) -> str | Dump:
 
 
 def _exit_code(made: Report, memory: Memory | None) -> int:
-    verdicts = {p.fits for p in made.listing.programs} if made.listing else {p.verdict.fits for p in made.programs}
+    verdicts = made.listing.verdicts if made.listing else {p.verdict.fits for p in made.programs}
     if made.failed or (memory is not None and None in verdicts):
         return console.UNREADABLE
     return console.CHECK_FAILED if made.fits is False else console.FINE

@@ -67,9 +67,10 @@ function summary({ rows, failed }: Directory): string {
 }
 
 function verdicts(rows: readonly Row[]): string {
-  const available = rows.find((row) => row.available !== null)?.available;
+  const judged = rows.filter((row) => row.available !== null);
+  const available = judged[0]?.available;
   if (available == null) return "";
-  const [good, over, unknown] = [true, false, null].map((fits) => rows.filter((row) => row.fits === fits).length) as [number, number, number];
+  const [good, over, unknown] = [true, false, null].map((fits) => judged.filter((row) => row.fits === fits).length) as [number, number, number];
   const fit = `${number(good)} ${good === 1 ? "fits" : "fit"} into ${size(available)}`;
   const not = over ? [`${number(over)} ${over === 1 ? "does" : "do"} not`] : [];
   return ` ${[fit, ...not, ...(unknown ? [`of ${number(unknown)} it is not known`] : [])].join(", ")}.`;
@@ -215,7 +216,9 @@ function barOf({ must_fit: bytes, available, fits }: Row, scale: BarScale): Node
   return bytes === null ? text("") : capacityBar(bytes, available, fits, scale);
 }
 
-function stateOf({ fits }: Row): HTMLElement {
+/** Empty for a program that is not compared with the device, since it is for another platform. */
+function stateOf({ fits, available }: Row): Node {
+  if (available === null) return text("");
   const [sign, words] = STATES[`${fits}`];
   return h("span", { class: `state state-${fits}` }, h("span", { class: "sign", "aria-hidden": "true" }, sign), words);
 }
