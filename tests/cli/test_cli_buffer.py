@@ -68,6 +68,10 @@ def test_where_the_peak_is_without_it(run: Any, make: Callable[..., Path]) -> No
     assert "without the buffer, the peak of memory is at most 64 bytes lower: 448 B, at step 3" in texts[0]
     assert "without the buffer, the peak of memory does not change" in texts[1]
     assert "lower" not in texts[1]
+    path = make(attacks.dump([*values[:1], attacks.value(2, "second", 512)], ranges=["first{}:0-1", "second{}:3-4"]))
+    text = " ".join(run(path, "first").out.split())
+    assert "without the buffer, the peak of memory is as high, at step 3" in text
+    path = make(attacks.dump(values, ranges=["first{}:0-1", "second{}:3-4"]))
     data = json.loads(run(path, "first", "--json").out)
     assert (data["peak_without"], data["peak_step_without"]) == (448, 3)
 

@@ -35,3 +35,14 @@ def test_values_of_the_same_shape_without_padding_do_not_count(make: Make) -> No
     assert (row["n_buffers"], row["bytes"]) == (2, buffers[0].size + buffers[2].size)
     assert "makes f32[64,64] 2.0 times as large" in row["action"]
     assert not advice(program(make, buffers[1:2], "tpu"), "shape")
+
+
+@pytest.mark.parametrize(("more", "text"), [(4, "4 % larger"), (9, "9 % larger"), (10, "1.1 times as large")])
+def test_how_much_larger_an_array_is(more: int, text: str, make: Make) -> None:
+    class Larger(Buffer):
+        @property
+        def size(self) -> int:
+            return super().size * (100 + more) // 100
+
+    (row,) = advice(program(make, [Larger("fusion.0", "f32[64,100]{1,0:T(8,128)}")], "tpu"), "shape")
+    assert f"makes f32[64,100] {text}" in row["action"]

@@ -264,6 +264,27 @@ def test_arguments_occupy_memory_at_the_peak(make: Callable[..., Path]) -> None:
     assert xlamem.buffer(dump, "x").value["instruction"] == "p.0"
 
 
+@pytest.mark.parametrize(
+    ("label", "wanted"),
+    [
+        ("params.up_0.w-1", "v.0"), ("params….w-1", "v.0"), ("….up_*.w-1", "v.0"), ("params['up_0']['w-1']", "v.0"),
+        ("params.up_0.w-1.value", "v.0"), ("opt[0].mu.w-1", "v.1"), ("…mu….w-1", "v.1"), ("params.up_0.w", None),
+        ("paramsxup_0.w-1", None),
+    ],
+)  # fmt: skip
+def test_labels_with_dots_for_keys(label: str, wanted: str | None, make: Callable[..., Path]) -> None:
+    """Screens leave brackets and quotes out, and `.value`, which Flax NNX appends."""
+    names = ["params['up_0']['w-1'].value", "opt[0].mu['w-1'].value"]
+    values = [attacks.value(i, f"v.{i}", 16, 32 * i) for i in range(2)]
+    records = [attacks.record(i, f"v.{i}", attacks.op_name(f"jit(f)/{name}")) for i, name in enumerate(names)]
+    dump = xlamem.read(make(attacks.dump(values, records=records, ranges=["v.0{}:0-3", "v.1{}:0-3"])))
+    if wanted:
+        assert xlamem.buffer(dump, label).value["instruction"] == wanted
+    else:
+        with pytest.raises(xlamem.UsageError):
+            xlamem.buffer(dump, label)
+
+
 @pytest.mark.parametrize(("name", "hint"), [("cpy-start.1", "did you mean copy-start.1?"), ("", LISTED), ("…", LISTED)])
 def test_hints_for_names_that_no_buffer_has(name: str, hint: str) -> None:
     """The most similar name, or else where buffers are listed."""

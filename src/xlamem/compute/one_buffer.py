@@ -36,6 +36,8 @@ N_SUGGESTED = 3
 LISTED = "`xlamem top --by buffer` lists those in use"
 _LABEL = re.compile(r"^(?:[\d,]+× )?(?:(?P<relation>read by|[a-z-]+ of) )?(?P<name>.*)", re.DOTALL)
 """A label of a screen: how many buffers have it, how they are related to what the name says, and the name."""
+_KEY = r"\\\.((?:\w|\\d\+|\\-)+)"
+"""A key of a nested dictionary in an escaped label, which has dots instead of brackets and quotes."""
 _ASYNC = "(?:-start|-done)?"
 _NAME = re.compile(r"(?P<instruction>.+?)(?P<index>\{[\d,]*\})?\Z")
 
@@ -186,16 +188,17 @@ def _labeled(p: Program, label: str) -> Ints:
     """Return the rows in `values` of the buffers that screens call so.
 
     Their op_name, without JAX's wrappers, is the name or ends with it after a slash, or else is in a scope that does.
-    An ellipsis stands for what a screen leaves out. Those that occupy memory at the peak of their space are first, then
-    the largest.
+    An ellipsis stands for what a screen leaves out, and `.w` for `['w']`, with or without `.value` at the end. Those
+    that occupy memory at the peak of their space are first, then the largest.
     """
     match = _LABEL.match(label)
     parts = [re.escape(part).replace(r"\*", r"\d+") for part in (match["name"] if match else label).split("…")]
     if not any(parts):
         return np.empty(0, np.int64)
+    parts = [re.sub(_KEY, r"(?:\.\1|\['\1'\])", part) for part in parts]
     codes, op_names = encoded(source_columns(p, np.arange(len(p.size)))["op_name"])
     texts, pattern = plain_names(pc.cast(op_names, pa.string())), f"(?:^|/){'.*'.join(parts)}"
-    called = matching(texts, f"{pattern}$")
+    called = matching(texts, rf"{pattern}(?:\.value)?$")
     if not called.any():
         called = matching(texts, f"{pattern}/")
     rows = np.flatnonzero(flags_of(called, codes))

@@ -114,7 +114,7 @@ def _rematerializes(dump: Dump, total: int) -> str:
 def _how_to_see(plan: Plan | None, listed: list[Row], shown: list[Row]) -> str:
     if len(shown) < len(listed) or plan is None:
         return "--limit shows more"
-    return "not needed for the budget; listed without it"
+    return "not needed for the budget; listed without it" if plan.is_reached else "listed without a budget"
 
 
 def _summary(dump: Dump, rows: list[Row], plan: Plan | None, total: int) -> str:

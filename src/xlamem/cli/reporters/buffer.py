@@ -64,7 +64,9 @@ def _about(buffer: Buffer, steps: int | None) -> Iterable[tuple[str, str]]:
     yield "live", _live(buffer, steps)
     if buffer.saving is not None:
         change = "does not change"
-        if buffer.saving:
+        if not buffer.saving and buffer.peak_step_without not in (None, buffer.peak_step):
+            change = f"is as high, at step {number(buffer.peak_step_without)}"
+        elif buffer.saving:
             change = f"is at most {exact_size(buffer.saving)} lower: {size(buffer.peak_without or 0)}"
             if buffer.peak_step_without not in (None, buffer.peak_step):
                 change += f", at step {number(buffer.peak_step_without)}"

@@ -20,6 +20,8 @@ from .what_if import Change, WhatIf
 
 SHAPES_UPPER = 1.05
 """Multiple of the estimate that is the upper bound for an array in several shapes."""
+TIMES = 1.1
+"""How many times as large an array is at least that is not just some percent larger."""
 MAX_SHAPES = 5
 """Maximum number of shapes that are proposed to be changed."""
 MAX_GRANULE = 1 << 16
@@ -67,8 +69,9 @@ def _shape(w: WhatIf, texts: list[str], values: Ints, padding: Ints, counts: Mas
     also = f"So does that of {joined_by_and(others)}. " if others else ""
     tiled = [t for t in tiled_dimensions(shape) if t.is_padded]
     padded = " and ".join(f"dimension {t.dimension} from {t.size:,} to {t.padded:,}" for t in tiled)
+    larger = f"{times:.1f} times as large" if times >= TIMES else f"{100 * (times - 1):.0f} % larger"
     text = (
-        f"The layout makes {array} {times:.1f} times as large{': it pads ' if padded else ''}{padded}. "
+        f"The layout makes {array} {larger}{': it pads ' if padded else ''}{padded}. "
         f"{also}Merge its dimensions (reshape it to one), put a long one last, or choose sizes that need no padding."
     )
     scope, order = _named_first(w, largest_first(w, values[counts[values]]), shape)

@@ -47,7 +47,13 @@ export const COLUMNS: readonly Column[] = [
     keys: (cells, rows) => ranksOf(Array.from(rows, (i) => nameOf(cells, i))),
   },
   textColumn("scope", "Scope", "Named scope of the operation that made it.", scopeOf),
-  textColumn("source", "Source", "File and line.", sourceOf, fileOf),
+  {
+    key: "source",
+    title: "Source",
+    explanation: "File and line.",
+    cell: (cells, i) => lineOf(sourceOf(cells, i)),
+    keys: (cells, rows) => ranksOf(Array.from(rows, (i) => sourceOf(cells, i))),
+  },
   textColumn("what", "What", "Kind or category, and phase.", kindOf),
   {
     key: "life",
@@ -102,9 +108,12 @@ function titled(text: string, shown: (text: string) => string = (text) => text):
   return name(shown(text), MAX_TEXT, { title: plain(text) });
 }
 
-/** A path without its folders. */
-function fileOf(path: string): string {
-  return path.slice(path.lastIndexOf("/") + 1);
+/** The file without its folders, and the line, which stays visible in a narrow column. */
+function lineOf(source: string): Child {
+  const file = source.slice(source.lastIndexOf("/") + 1);
+  const end = file.search(/:\d+$/);
+  if (end < 0) return titled(source, () => file);
+  return h("span", { class: "source-line", title: plain(source) }, name(file.slice(0, end), MAX_TEXT), h("span", {}, file.slice(end)));
 }
 
 function bytesOf({ live }: Cells, rows: Int32Array): Float64Array {
