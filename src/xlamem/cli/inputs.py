@@ -47,7 +47,9 @@ class Program(NamedTuple):
     fits: compute.Fits | None
     problems: list[str]
     advice: Sequence[dict[str, Any]] = ()
-    """Rows of `advice` that would make the program fit, if it does not."""
+    """Rows of `advice` that would make the program fit, if it does not, or nearly does not."""
+    of_chip: compute.Fits | None = None
+    """The verdict for the chip that the dump names, if no capacity was given and little of its memory is left."""
 
 
 def compared(programs: Sequence[Program]) -> list[compute.Fits]:

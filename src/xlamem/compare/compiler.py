@@ -7,7 +7,8 @@ from collections.abc import Mapping, Set
 from itertools import accumulate
 from typing import Any
 
-from ..compute.program import Program
+from ..compute.program import Program, program
+from ..dump import DumpLike
 
 IRRELEVANT = r".*(?:_dump_|_dir$|_file$|_path$)"
 """Flags that do not change the program: what to dump, and paths, which differ from run to run."""
@@ -30,6 +31,8 @@ CHIPS = {
     "TPU_VERSION_6acc60406": "TPU7x",
 }
 """Chips by the version and the variant that libtpu writes for them."""
+TWO_DEVICES = "TPU v4"
+"""The chip whose two cores may be a device each, which dumps do not say."""
 FOR_CHIP = "compiled for "
 """What a clause about another chip begins with."""
 OTHER_FORMAT = "the dumps have different formats, so the versions of the compiler differ"
@@ -56,6 +59,12 @@ def chip_of(p: Program) -> str | None:
     parts = (arguments.get(f"tpu_topology_args.{name}", "").strip('"') for name in ("version", "variant"))
     version = " ".join(filter(None, parts))
     return target or version or None
+
+
+def chip_name(dump: DumpLike) -> str | None:
+    """Return the name of the chip that a TPU program was compiled for; None if it is not known, or has two devices."""
+    chip = CHIPS.get(chip_of(program(dump)) or "")
+    return None if chip == TWO_DEVICES else chip
 
 
 def other_chip(a: str | None, b: str | None) -> str | None:

@@ -81,7 +81,7 @@ class Layout(NamedTuple):
 
 def screen(program: Program, layout: Layout, *, all_spaces: bool = True) -> list[Text]:
     """Return the lines of the screen; `all_spaces` is False if one memory space was selected."""
-    overview, fits, problems, advice = program
+    overview, fits, problems, advice, _ = program
     top = header(overview.source, overview.module, problems, layout.width) + _missing(overview, layout)
     if fits is not None or len(overview.reserved) > 1:
         top += [Text(), *verdict_lines(overview.device_total, overview.reserved, fits, layout.width)]
@@ -118,7 +118,7 @@ def _place(row: Row) -> str:
 
 def _budget(fits: Fits) -> str:
     """Return the option of `xlamem advise` for the memory that is available, if any is."""
-    if fits.available <= 0:
+    if fits.available <= 0 or fits.fits:
         return ""
     if fits.device and fits.available == fits.capacity:
         return f" --device {fits.device}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ... import compute, schema
+from ...compare.compiler import chip_name
 from ...compute.wording import describe_problems
 from ...dump import Dump, read
 from ...errors import UsageError
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 N_SHOWN = 10
 """Number of programs listed, and of buffers read per memory space, without --limit."""
 N_ADVICE = 2
-"""Number of interventions that are mentioned if a program does not fit."""
+"""Number of interventions that are mentioned if a program does not fit, or little memory is left."""
+NEARLY_FULL = 0.9
+"""Share of the memory from which little is left."""
 LIMIT = (
     "Rows of buffers per memory space, and programs listed on the screen. JSON and CSV have all programs.  "
     "[default: one screen; all in JSON]"
@@ -41,7 +44,8 @@ def command(
 ) -> int:  # fmt: skip
     """Show what must fit into the device's memory (device_total), and for each memory space the bytes that are reserved
     and the peak of the bytes in use: over time, by scope of the model, and by buffer. Like buffers of all layers are
-    one row.
+    one row. If the dump names the TPU, and the program needs more than 90 % of its memory, say so; the exit code is
+    about --capacity and --device only.
 
     If the PATHs hold several programs, list them, largest first, and show the largest.
     """
@@ -54,8 +58,9 @@ def command(
         dump = read(source, tables=inputs.ALL_SECTIONS)
         overview = compute.summarize(dump, space=space, limit=limit, details=details, required=not several)
         fits = memory.fits(dump) if memory else None
-        advice = _advice(dump, fits) if is_screen and details and fits is not None and fits.fits is False else ()
-        return Program(overview, fits, describe_problems(dump), advice)
+        of_chip = _of_chip(dump) if is_screen and details and memory is None else None
+        advice = _advice(dump, of_chip if fits is None else fits) if is_screen and details else ()
+        return Program(overview, fits, describe_problems(dump), advice, of_chip)
 
     programs, failures = inputs.read_each(sources, read_one)
     code = _exit_code(programs, failures, strict=strict)
@@ -78,8 +83,25 @@ def command(
     return code
 
 
-def _advice(dump: Dump, fits: compute.Fits) -> list[dict[str, Any]]:
-    """Return the interventions that make a program fit, or may do so; or else the first ones. At most N_ADVICE."""
+def _of_chip(dump: Dump) -> compute.Fits | None:
+    """Return the verdict for the chip that the dump names, unless enough of its memory is left."""
+    if dump.platform != "tpu" or (name := chip_name(dump)) is None:
+        return None
+    fits = compute.fits(dump, device=name)
+    return fits if _is_nearly_full(fits) else None
+
+
+def _is_nearly_full(fits: compute.Fits) -> bool:
+    return fits.fits is not None and (fits.device_total or 0) > NEARLY_FULL * fits.available
+
+
+def _advice(dump: Dump, fits: compute.Fits | None) -> list[dict[str, Any]]:
+    """Return the interventions that make a program fit, or may do so; or else the first ones. At most N_ADVICE.
+
+    None if enough memory is left.
+    """
+    if fits is None or not _is_nearly_full(fits):
+        return []
     table, plan = compute.plan_advice(dump, max(fits.available, 0))
     rows = table.to_pylist()
     planned = [row for row in rows if row["in_plan"]]
@@ -108,6 +130,7 @@ def _write_list(programs: list[Program], n_failed: int, output: options.Output) 
 def _write_screen(program: Program, output: options.Output, n_lines: int, *, all_spaces: bool) -> None:
     from ..reporters.peak import HEIGHT, MIN_HEIGHT, Layout, screen  # imports rich
 
+    program = program._replace(fits=program.of_chip if program.fits is None else program.fits)
     height = max(HEIGHT - n_lines, MIN_HEIGHT)
     layout = Layout(output.width, output.limit, output.wide, output.verbose, height)
     console.write_lines(screen(program, layout, all_spaces=all_spaces), output.width)
