@@ -17,7 +17,7 @@ import xlamem
 from xlamem.compute.advice import rematerialization
 from xlamem.compute.advice.activations import FORWARD, NO_PHASE, loop_over
 from xlamem.compute.advice.bounds import moved_at_worst
-from xlamem.compute.advice.layers import LayerActivations
+from xlamem.compute.advice.layers import LayerActivations, Layers
 from xlamem.compute.advice.rematerialization import _chunk, _similar, offloads
 from xlamem.compute.advice.what_if import WhatIf
 from xlamem.compute.callers import Function
@@ -102,6 +102,7 @@ def test_activations_that_are_read_back_in_the_backward_pass(make: Make) -> None
             Buffer("late", "f32[8,8]", (7, 9), forward.format(0)),
             Buffer("copy-start.1", "f32[64,64]", (8, 8), instruction="copy-start(%h.1)"),
             Buffer("g.0", "f32[8,8]", (9, 9), backward.format(0)),
+            Buffer("mask", "f32[64,64]", (0, 9), "jit(f)/layer_0/mul"),  # not differentiated
             *products(*LAYERS[:3]),
         ],
     )
@@ -141,6 +142,11 @@ def test_layers_of_different_shapes_are_no_loop(platform: str, side: int, n: int
     name = "jit(f)/transpose(jvp(layer_{}))/mul"
     gradients = [Buffer(f"g.{i}", "f32[8,8]", (8 - i, 9 - i), name.format(i)) for i in range(3)]
     assert len(advice(program(make, forward + gradients, platform), "recompute")) == n
+
+
+def test_the_number_of_layers_of_a_family() -> None:
+    """Their codes do not begin at 0, and those of another family may lie between them."""
+    assert Layers("decoder_*", np.arange(3), np.array([3, 3, 5])).n_layers == 2
 
 
 Calls = list[tuple[str, int]]
