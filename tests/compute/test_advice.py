@@ -325,7 +325,8 @@ def test_what_changes_results_counts_half() -> None:
     ("kind", "lower", "confidence", "rank"),
     [
         ("donate", 2, "exact", -10), ("donate", 2, "likely", -10), ("donate", 2, "try", -5), ("dtype", 2, "likely", -5),
-        ("dtype", 2, "try", -2.5), ("donate", 0, "likely", -8), ("donate", -2, "likely", -8), ("batch", 2, "likely", -10),
+        ("dtype", 2, "try", -2.5), ("donate", 0, "likely", -8), ("donate", -2, "likely", -8),
+        ("batch", 2, "likely", -10),
     ],
 )  # fmt: skip
 def test_ranks(kind: Kind, lower: int, confidence: Confidence, rank: float) -> None:

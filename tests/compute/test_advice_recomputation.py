@@ -199,7 +199,8 @@ def test_a_part_of_a_body_that_is_checkpointed(frame: int, step: int, kinds: lis
     """
     stack = loop("while.1{1}", 8, "jit(f)/jvp()/while", live=(2, 7), frame=1)._replace(shape="f32[8,64,64]")
     again = "jit(f)/transpose(jvp())/while/body/checkpoint/rematted_computation/tanh"
-    buffers = [stack, Buffer("t", "f32[64]", (step, step), again, frame=frame), Buffer("g", "f32[64]", (7, 9), again[:30])]
+    recomputed = Buffer("t", "f32[64]", (step, step), again, frame=frame)
+    buffers = [stack, recomputed, Buffer("g", "f32[64]", (7, 9), again[:30])]
     frames = stack_frames([LOSS, ("mlp", 3)], [LOSS, ("attention", 5)])
     dump = program(make, buffers, "tpu", hlo=frames)
     assert [r["kind"] for r in xlamem.advise(dump).to_pylist() if r["kind"] in ("offload", "recompute")] == kinds
