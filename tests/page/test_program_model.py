@@ -338,6 +338,25 @@ def test_an_instruction_at_several_steps_runs_first_at_the_first_one() -> None:
     assert steps.tolist() == [1, -1, 0, -1]
 
 
+def test_uses_are_in_the_order_of_steps() -> None:
+    """Those that are not in the schedule come first. Each instruction counts once."""
+    step = np.array([0, -1, 3, -1])
+    uses = buffers_model._distinct_uses(np.array([1, 0, 0, 0, 0, 0]), np.array([3, 0, 1, 2, 0, 3]), step)
+    assert [column.tolist() for column in vars(uses).values()] == [[0, 0, 0, 0, 1], [1, 3, 0, 2, 3], [-1, -1, 0, 3, -1]]
+
+
+def test_another_element_of_the_same_instruction_is_an_alias(make: Callable[..., Path]) -> None:
+    """As that of a tuple with the same array twice."""
+    positions = "  t {0}\n  t {1}\n  u"
+    records = [record(0, "t{0}", "(f32[16], f32[16]) tuple(%a, %a)", positions)]
+    members = dump([value(0, "t{0}", 64)], size=64, steps=4, records=records, ranges=["t{0}:0-3"])
+    data = decoded(xlamem.report(xlamem.read(make(members))).as_json()["programs"][0])
+    names = data["instructions"]["name"]
+    aliases = data["aliases"]
+    places = zip(aliases["instruction"], aliases["shape_index"], strict=True)
+    assert [(names[i], aliases["shape_index_names"][k] if k >= 0 else "") for i, k in places] == [("t", "{1}"), ("u", "")]
+
+
 def test_steps_of_buffers_whose_ranges_are_missing_or_go_beyond_the_schedule(make: Callable[..., Path]) -> None:
     """Without a range, a temporary occupies its bytes at every step; beyond the last step, there is none."""
     values = [value(i, f"v.{i}", 64, 64 * i) for i in range(4)]
