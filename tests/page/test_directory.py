@@ -35,7 +35,7 @@ from xlamem.page.directory import (
     file_name,
     write_directory,
 )
-from xlamem.page.listing import Failed, Listing, _occurrences, _path_of, _stored_key, list_programs
+from xlamem.page.listing import Failed, Listing, _merged, _occurrences, _path_of, _stored_key, list_programs
 
 SMALL, LARGE = 100_000, 1 << 24
 
@@ -188,6 +188,12 @@ def test_places_of_a_stored_dump() -> None:
 def test_stored_programs_that_are_one(program: str | None, interface: str | None, key: Any) -> None:
     """Those with the same fingerprints, or the same text if one is not known."""
     assert _stored_key({"program_fp": program, "interface_fp": interface, "content_id": "c"}) == key
+
+
+def test_occurrences_of_stored_dumps_of_one_program_add_up(listing: Listing) -> None:
+    first, other = listing.programs[:2]
+    dumps = [("k", replace(first, occurrences=2)), ("o", other), ("k", replace(first, path="x", occurrences=3))]
+    assert _merged(dumps, []).programs == [replace(first, occurrences=5), other]
 
 
 @pytest.mark.parametrize(("folder", "path"), [(".", "f"), ("./a", "a/f"), ("a", "a/f"), ("../a", "../a/f")])

@@ -354,7 +354,8 @@ def test_another_element_of_the_same_instruction_is_an_alias(make: Callable[...,
     names = data["instructions"]["name"]
     aliases = data["aliases"]
     places = zip(aliases["instruction"], aliases["shape_index"], strict=True)
-    assert [(names[i], aliases["shape_index_names"][k] if k >= 0 else "") for i, k in places] == [("t", "{1}"), ("u", "")]
+    indices = ["", *aliases["shape_index_names"]]
+    assert [(names[i], indices[k + 1]) for i, k in places] == [("t", "{1}"), ("u", "")]
 
 
 def test_steps_of_buffers_whose_ranges_are_missing_or_go_beyond_the_schedule(make: Callable[..., Path]) -> None:
