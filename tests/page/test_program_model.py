@@ -443,15 +443,16 @@ def test_places_of_advice_and_causes_of_numbers() -> None:
 
 
 def test_bands_of_phases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Moves join equal neighbours; between others, their own phase counts, and none without one."""
-    phase = np.array([0, 1, 0, 1, 1, 2, -1, 2, -1, 3])
-    moves = np.array([0, 1, 0, 1, 0, 0, 0, 0, 0, 0], bool)
+    """Moves join equal neighbours; between others, their own phase counts, also for what is before them, and none
+    without one."""
+    phase = np.array([0, 1, 0, 1, 1, 2, -1, 2, -1, 3, -1, 3, 1])
+    moves = np.array([0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0], bool)
     monkeypatch.setattr(spaces_model, "step_phases", lambda p: phase)
     monkeypatch.setattr(spaces_model, "_moving_steps", lambda p: moves)
     program: Any = SimpleNamespace()
     bands = phase_bands(program)
     found = zip(bands.phase.tolist(), bands.first_step.tolist(), bands.last_step.tolist(), strict=True)
-    assert [*found] == [(0, 0, 2), (1, 3, 4), (2, 5, 7), (3, 9, 9)]
+    assert [*found] == [(0, 0, 2), (1, 3, 4), (2, 5, 7), (3, 9, 11), (1, 12, 12)]
 
 
 def test_the_phase_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:

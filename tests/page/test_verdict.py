@@ -234,8 +234,22 @@ def test_the_largest_lines_of_a_bill() -> None:
     assert verdict_model._composition(found, 100, "Of these") == [
         "Of these, 40.0 % are parameters, 29.0 % are temporaries, and 20.0 % are outputs."
     ]
+    for n, shown in ((10, 2), (9, 1)):  # a tenth
+        (text,) = verdict_model._composition(
+            account(("parameters", 100 - n, True), ("outputs", n, True)), 100, "Of these"
+        )
+        assert text.count("% are") == shown
     share = round(100 * verdict_model.MIN_LINE_SHARE)  # of what must fit, not of what is in use
     assert verdict_model._unused(account(("outputs", 100 - share, True), ("packing", share, False)), []) == []
+
+
+@pytest.mark.parametrize(("packing", "share"), [(9, "mostly"), (10, "first of all")])
+def test_what_is_more_than_half_of_what_is_not_in_use(packing: int, share: str) -> None:
+    rows = [{"line": name, "bytes": n} for name, n in (("another_step", 10), ("packing", packing))]
+    found = account(("outputs", 20, True), *((row["line"], row["bytes"], False) for row in rows))
+    assert verdict_model._unused(found, rows) == [
+        f"{10 + packing} B more must fit than is in use then, {share} because another step needs more memory."
+    ]
 
 
 @pytest.mark.parametrize(("step", "words"), [(3, ", in the forward pass"), (4, ", in the backward pass"), (6, "")])
