@@ -17,6 +17,7 @@ from variants import CUT, TEXTS, replaced
 import xlamem
 from xlamem.compute import Fits, Plan, like_buffers
 from xlamem.compute.advice.plan import TRY
+from xlamem.compute.layout import TEMP, THREAD_LOCAL
 from xlamem.compute.op_names import PHASES
 from xlamem.compute.program import program
 from xlamem.errors import UsageError
@@ -268,6 +269,21 @@ def test_where_the_peak_is(step: int, words: str, monkeypatch: pytest.MonkeyPatc
         assert verdict_model._peak(p, found, phases) == (
             f"The peak of {memory}, 2.00 KiB in use, is at step {step} of 8{where}."
         )
+
+
+def test_a_step_without_an_instruction_has_the_name_of_the_largest_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that start there, without thread-local ones."""
+    names = SimpleNamespace(columns=lambda rows: {"op_name": pa.array([None] * len(rows), pa.string())})
+    monkeypatch.setattr(verdict_model, "origins", lambda p: SimpleNamespace(names=names))
+    monkeypatch.setattr(verdict_model, "source_columns", lambda p, rows: {"op_name": pa.array([f"v{i}" for i in rows])})
+    schedule = pa.table({"time": pa.array([], pa.int64()), "instruction": pa.array([], pa.string())})
+    p: Any = SimpleNamespace(
+        optional=lambda table: schedule, row_of_instruction=lambda column: np.empty(0, np.int64),
+        ranges=(np.array([3, 3, 3, 4]), None), size=np.array([99, 8, 16, 99]),
+        value_category=np.array([THREAD_LOCAL, TEMP, TEMP, TEMP]),
+    )  # fmt: skip
+    assert verdict_model._named_at(p, 3) == {"op_name": "v2"}
+    assert verdict_model._named_at(p, 5) == {"op_name": None}
 
 
 def test_the_largest_buffers_are_those_of_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
