@@ -141,6 +141,8 @@ def test_buffers_that_are_in_use_at_the_peak_are_most_important(monkeypatch: pyt
         allocations=SimpleNamespace(space=np.array([0, 1, 2])),
     )  # fmt: skip
     assert folding._by_importance(program).tolist() == [2, 3, 5, 0, 1, 4, 6]
+    monkeypatch.setattr(folding, "N_AT_PEAKS", 1)  # the others are not more important than any
+    assert folding._by_importance(program).tolist() == [2, 0, 1, 3, 4, 5, 6]
 
 
 @pytest.mark.parametrize("share", [0.8, 0.5, 0.2, 0.01])
