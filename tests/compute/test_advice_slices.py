@@ -107,6 +107,7 @@ def test_what_can_be_computed_by_slices(made: list[str], n: int, make: Make) -> 
         ([*READ[:2], f"ROOT %r = {SHAPE} copy(%x)"], 0),  # nothing slices the copy
         ([*READ[:2], f"%c = {SHAPE} fusion(%x), calls=%copied", f"ROOT %s = {SLICE} dynamic-slice(%c, %i)"], 1),
         ([*READ[:2], f"%c = {SHAPE} fusion(%x), calls=%copied", f"ROOT %s = {SLICE} tanh(%c)"], 0),
+        ([READ[0], f"%y = {SHAPE} parameter(0)", *READ[1:]], 0),  # damaged
         ([*READ[:2], f"ROOT %c = {SHAPE} fusion(%x), calls=%gone"], 0),
     ],
 )
