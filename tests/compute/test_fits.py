@@ -444,6 +444,6 @@ def test_a_fraction_is_the_decimal_that_was_written(capacity: int, fraction: flo
 def test_sizes_are_below_4_eib() -> None:
     most = (1 << 62) - 1
     assert byte_count("budget", most) == most
-    with pytest.raises(xlamem.UsageError, match="^budget must be below 4 EiB$"):
+    with pytest.raises(xlamem.UsageError, match="budget must be below 4 EiB"):
         byte_count("budget", most + 1)
     assert byte_count("budget", most + 1, limited=False) == most + 1
