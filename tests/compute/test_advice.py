@@ -18,8 +18,8 @@ from conftest import DUMPS, every
 
 import xlamem
 from xlamem import compute
-from xlamem.compute.advice.intervention import MIN_SHARE, Confidence, Intervention, Kind
-from xlamem.compute.advice.plan import TRY, _chosen, _rank
+from xlamem.compute.advice.intervention import MIN_SHARE, Confidence, Intervention, Kind, largest_first
+from xlamem.compute.advice.plan import MAY_COST, TRY, _action, _chosen, _rank
 from xlamem.compute.advice.what_if import Change, WhatIf
 from xlamem.compute.devices import device
 from xlamem.compute.program import program
@@ -226,17 +226,18 @@ def test_small_slots() -> None:
     assert "16,384 bytes" in row["action"]
 
 
+@pytest.mark.parametrize("begin", [1 << 16, 1 << 17])
 @pytest.mark.parametrize(("n", "n_rows"), [(64, 1), (63, 0)])
-def test_small_buffers_that_keep_a_slot_in_turn(n: int, n_rows: int, make: Make) -> None:
+def test_small_buffers_that_keep_a_slot_in_turn(n: int, n_rows: int, begin: int, make: Make) -> None:
     """Of 64 KiB, behind a large buffer. Fewer than 64 of them are not worth a row.
 
-    What is in another allocation does not matter.
+    What is in another allocation does not matter, nor that all begin at multiples of more than 64 KiB.
     """
     shapes = ["(f32[2]{0}, s32[])" if i % 4 == 0 else "f32[2]{0}" for i in range(n)]
-    values = [value(n, "large", 1 << 16, 0, "f32[16384]{0}")]
-    values += [value(i, f"a.{i}", 8, 1 << 16, shape) for i, shape in enumerate(shapes)]
+    values = [value(n, "large", begin, 0, "f32[16384]{0}")]
+    values += [value(i, f"a.{i}", 8, begin, shape) for i, shape in enumerate(shapes)]
     ranges = [f"large{{}}:0-{n}", *(f"a.{i}{{}}:{i}-{i}" for i in range(n))]
-    allocations = f"allocation 0: size {1 << 17}, preallocated-temp:\n{''.join(values)}"
+    allocations = f"allocation 0: size {2 * begin}, preallocated-temp:\n{''.join(values)}"
     other = value(99, "other", 1 << 17, 0, "f32[32768]{0}")
     allocations += f"allocation 1: size {1 << 17}, preallocated-temp:\n{other}"
     ranges.append("other{}:0-1")
@@ -297,6 +298,23 @@ def test_an_array_in_two_shapes(other: str, actions: int, make: Make) -> None:
         assert "dimension 2 from 16 to 128. So does that of bf16[8,4,16,16,4]. Merge its" in rows[0]["action"]
 
 
+def test_the_shape_with_most_padding_is_that_of_the_row(make: Make) -> None:
+    """Even if the largest array has another one."""
+    shapes = ["bf16[8,4,16,16,4]{3,4,2,1,0:T(4,128)}", *["bf16[32,16,16,4]{2,3,1,0:T(4,128)}"] * 2]
+    sizes = [3 << 17, 1 << 18, 1 << 18]
+    values = [value(i, f"t.{i}", sizes[i], sum(sizes[:i]), shape) for i, shape in enumerate(shapes)]
+    text = attacks.dump(values, size=sum(sizes), ranges=[f"t.{i}{{}}:0-3" for i in range(3)])
+    dump = xlamem.read(make(text, "cl_1.after_optimizations"))
+    (row,) = (r for r in xlamem.advise(dump).to_pylist() if r["kind"] == "shape")
+    assert (row["n_buffers"], row["shape"], row["instruction"]) == (3, shapes[1], "t.1")
+
+
+def test_the_largest_values_are_those_with_padding(make: Make) -> None:
+    values = [value(0, "t", 2048, 0, "f32[512]{0}"), value(1, "u", 4096, 2048, "f32[4,8]{1,0}")]
+    dump = xlamem.read(make(attacks.dump(values, size=6144, ranges=["t{}:0-1", "u{}:0-1"]), "cpu_after_opt"))
+    assert largest_first(WhatIf(program(dump)), np.array([0, 1])).tolist() == [1, 0]
+
+
 def test_what_changes_results_counts_half() -> None:
     """Donating the averages and keeping them in a smaller type save the same at most."""
     rows = xlamem.advise(xlamem.read(STORED / "tpu-averages" / "base")).to_pylist()
@@ -308,11 +326,21 @@ def test_what_changes_results_counts_half() -> None:
     [
         ("donate", 2, "exact", -10), ("donate", 2, "likely", -10), ("donate", 2, "try", -5), ("dtype", 2, "likely", -5),
         ("dtype", 2, "try", -2.5), ("donate", 0, "likely", -8), ("donate", -2, "likely", -8),
+        ("batch", 2, "likely", -10),
     ],
 )  # fmt: skip
 def test_ranks(kind: Kind, lower: int, confidence: Confidence, rank: float) -> None:
     change = Change(0, np.zeros(1, np.int64))
     assert _rank(Intervention(kind, np.array([0]), change, lower, 8, confidence, "")) == rank
+
+
+@pytest.mark.parametrize(
+    ("lower", "confidence", "text"),
+    [(0, "try", f"Do it. {TRY}"), (-1, "try", f"Do it. {MAY_COST} {TRY}"), (-1, "likely", "Do it.")],
+)
+def test_what_may_cost_memory(lower: int, confidence: Confidence, text: str) -> None:
+    change = Change(0, np.zeros(1, np.int64))
+    assert _action(Intervention("shape", np.array([0]), change, lower, 8, confidence, "Do it.")) == text
 
 
 def test_collectives() -> None:

@@ -16,6 +16,7 @@ from xlamem.compute.advice import batches
 from xlamem.compute.advice.batches import _is_last
 from xlamem.compute.advice.layers import LayerActivations
 from xlamem.compute.advice.what_if import WhatIf
+from xlamem.compute.layout import PARAMETER
 from xlamem.compute.program import program as program_of
 
 Live = tuple[int, int]
@@ -400,6 +401,15 @@ def test_features_twice_as_many_as_samples(width: int, coupled: bool, make: Make
     assert ("All pairs of samples are compared" in row["action"]) == coupled
 
 
+@pytest.mark.parametrize(("width", "coupled"), [(288, False), (256, True)])
+def test_a_tenth_of_the_temporaries_of_pairs_of_samples_is_not_mentioned(width: int, coupled: bool, make: Make) -> None:
+    pairs = Buffer("s", "f32[64,64]", (0, 7), "jit(f)/jvp()/dot_general")
+    h = Buffer("h", f"f32[64,2,{width}]", (0, 7), "jit(f)/jvp()/tanh")
+    gradient = Buffer("g", "f32[64,8]", (8, 8), "jit(f)/transpose(jvp())/mul")
+    (row,) = advice(program(make, [argument("x", "f32[64,8]", 0), pairs, h, gradient]), "batch")
+    assert ("All pairs of samples are compared" in row["action"]) == coupled
+
+
 def test_features_of_layers_that_are_computed_together(make: Make) -> None:
     """Eight members of an ensemble, 32 features each, multiply 64 samples in one product: they are no pairs of them."""
     h = Buffer("h", "f32[64,256]", (0, 7), "jit(f)/vmap(jvp())/dot_general")
@@ -487,6 +497,14 @@ def test_a_small_array_of_a_batch_may_have_the_size_of_an_output(updated: str, n
     gradient = Buffer("g", "f32[8,4096]", (6, 8), "jit(f)/transpose(jvp())/mul")
     dump = program(make, [*arguments, output("loss", updated), forward, gradient])
     assert len(advice(dump, "batch")) == n
+
+
+def test_the_allocation_of_an_argument_halves(make: Make) -> None:
+    """It may be larger than the argument."""
+    p = program_of(program(make, [argument("x", "f32[64,1024]", 0), Buffer("h", "f32[64,128]", op_name="jit(f)/tanh")]))
+    p.allocation_size = np.where(p.category == PARAMETER, p.allocation_size + 4096, p.allocation_size)
+    (found,) = batches.smaller_batches(LayerActivations(WhatIf(p)))
+    assert found.lower == int(0.6 * (64 * (1024 + 128) * 4 + 4096) / 2)
 
 
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])

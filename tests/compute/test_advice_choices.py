@@ -34,6 +34,12 @@ def test_a_choice_between_a_donated_array_and_its_update(make: Make) -> None:
     assert "optimization_barrier" in row["action"]
 
 
+def test_what_is_written_last_is_named(make: Make) -> None:
+    """Where a scatter writes over the copy, both are live."""
+    (row,) = chosen(make, Buffer("larger", "f32[512,64]", (4, 4)))
+    assert (row["instruction"], row["n_buffers"], row["bytes"]) == ("scatter.1", 1, SIZE)
+
+
 @pytest.mark.parametrize("on", ["cpu", "gpu"])
 def test_other_compilers_may_copy_the_array_even_so(on: str, make: Make) -> None:
     (row,) = chosen(make, on=on)

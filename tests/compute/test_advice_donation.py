@@ -150,7 +150,7 @@ def test_what_reads_an_argument_besides_its_update(reader: str, platform: str, m
     y, z = (output(name, shape, **fused)._replace(live=(start, 10)) for name, start in (("s.8", 8), ("s.7", 7)))
     segments = Buffer("s.2", "f32[8]", (2, 9), "jit(f)/scatter", "scatter(%p.0)", uses=f"  {reader}, operand 0")
     last = Buffer("s.3", "f32[8]", (3, 9), "jit(f)/neg", "negate(%s.2)", uses="  s.9, operand 1")
-    root = Buffer("s.9", "(f32[128,256])", (9, 10), instruction="tuple(%s.8)")
+    root = Buffer("s.9", "f32[8]", (9, 10), instruction="tuple(%s.8)")
 
     def rows(*others: Buffer) -> list[Row]:
         first = argument("x", shape, 0, uses="  s.8, operand 0\n  s.2, operand 0")
@@ -399,6 +399,13 @@ def test_what_is_sharded_with_a_gathered_result(opcode: str, shape: str, *, is_a
     dump = program(make, [argument("x", "f32[16,8]", 0), gathered, other])
     (row,) = advice(dump, "collective")
     assert row["upper"] == gathered.size + (other.size if is_alike and opcode == "all-gather" else 0)
+
+
+@pytest.mark.parametrize("opcode", ["all-gather", "all-gather-start"])
+def test_asynchronous_collectives_are_advised_like_others(opcode: str, make: Make) -> None:
+    gathered = Buffer("g", "f32[64,1024]", (0, 7), "jit(f)/mul", f"{opcode}(%x)")
+    (row,) = advice(program(make, [argument("x", "f32[16,8]", 0), gathered]), "collective")
+    assert row["action"].startswith("The results of all-gather take memory at the peak. Gather the weights of one")
 
 
 def test_what_is_sharded_with_the_largest_of_several_gathered_results(make: Make) -> None:

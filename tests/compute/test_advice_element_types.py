@@ -92,6 +92,18 @@ def test_an_operation_without_a_name(make: Make) -> None:
     assert str(row["action"]).startswith("an operation (train.py:74) turns bfloat16 into f32")
 
 
+def test_operations_without_a_line_are_not_those_of_one_line(make: Make) -> None:
+    """Arrays that do not depend on each other are rows of their own."""
+    more = [line(f"{name}.2", *columns) for name, *columns in (
+        ("x", "bf16", "custom-call(%w)", f"{FORWARD}/tanh"),
+        ("c", "f32", "convert(%x.2)", f"{FORWARD}/convert_element_type"),
+        ("b", "f32", "broadcast(%w)"),
+        ("h", "f32", "add(%c.2, %b.2)", f"{FORWARD}/add"),
+    )]  # fmt: skip
+    first = [conversion("c", "x", 0), ADDED[1], line("h", "f32", "add(%c, %b)", f"{FORWARD}/add")]
+    assert len(promoted(make, *X, *first, *more, buffers=[*HELD, kept("h.2")])) == 2
+
+
 def test_slices_of_arguments_are_arguments(make: Make) -> None:
     """As loops over layers read their weights: at an index, which is no source of what they are."""
     index = ["  %i = s32[] custom-call()", "  %z = s32[] constant(0)"]

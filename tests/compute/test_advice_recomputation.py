@@ -17,7 +17,7 @@ import xlamem
 from xlamem.compute.advice import rematerialization
 from xlamem.compute.advice.activations import FORWARD, NO_PHASE, loop_over
 from xlamem.compute.advice.bounds import moved_at_worst
-from xlamem.compute.advice.layers import LayerActivations
+from xlamem.compute.advice.layers import LayerActivations, Layers
 from xlamem.compute.advice.rematerialization import _chunk, _similar, offloads
 from xlamem.compute.advice.what_if import WhatIf
 from xlamem.compute.callers import Function
@@ -36,6 +36,7 @@ def products(*names: str, frames: tuple[int, int] = (0, 0)) -> list[Buffer]:
 
 
 LAYERS = [f"jit(f)/jvp(layer_{i})" for i in range(4)]
+LAST = "jit(f)/transpose(jvp(layer_0))/mul"
 
 
 @pytest.mark.parametrize(("trips", "n"), [(5, 0), (64, 1), (63, 1), (32, 1)])
@@ -102,6 +103,7 @@ def test_activations_that_are_read_back_in_the_backward_pass(make: Make) -> None
             Buffer("late", "f32[8,8]", (7, 9), forward.format(0)),
             Buffer("copy-start.1", "f32[64,64]", (8, 8), instruction="copy-start(%h.1)"),
             Buffer("g.0", "f32[8,8]", (9, 9), backward.format(0)),
+            Buffer("mask", "f32[64,64]", (0, 9), "jit(f)/layer_0/mul"),  # not differentiated
             *products(*LAYERS[:3]),
         ],
     )
@@ -143,6 +145,20 @@ def test_layers_of_different_shapes_are_no_loop(platform: str, side: int, n: int
     assert len(advice(program(make, forward + gradients, platform), "recompute")) == n
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_single_layer_is_not_recomputed(n: int, make: Make) -> None:
+    """Even if most is in use in the forward pass."""
+    kept = [Buffer(f"h.{i}", "f32[64,64]", (i, 8), f"{LAYERS[i]}/dot_general") for i in range(n)]
+    others = [Buffer("t", "f32[128,64]", (3, 3), "jit(f)/jvp()/tanh"), Buffer("g", "f32[8]", (6, 9), LAST)]
+    dump = program(make, [*kept, *others, *products(*LAYERS[:n])], "tpu")
+    assert len(advice(dump, "recompute")) == n - 1
+
+
+def test_the_number_of_layers_of_a_family() -> None:
+    """Their codes do not begin at 0, and those of another family may lie between them."""
+    assert Layers("decoder_*", np.arange(3), np.array([3, 3, 5])).n_layers == 2
+
+
 Calls = list[tuple[str, int]]
 """A function and a line in it for each call on a stack, the outermost first."""
 INIT, STEP, LOSS = ("<module>", 9), ("step", 8), ("step.<locals>.loss", 7)
@@ -173,12 +189,18 @@ def stack_frames(*stacks: Calls) -> str:
     return attacks.hlo("ENTRY %main () -> f32[2] {\n}\n", header=header)
 
 
-@pytest.mark.parametrize(("frame", "kinds"), [(1, ["offload"]), (3, ["recompute"])])
-def test_a_part_of_a_body_that_is_checkpointed(frame: int, kinds: list[str], make: Make) -> None:
-    """Attention was, while the loop stacked what other lines compute: jax.checkpoint(body) saved 29 of 36 GiB."""
+@pytest.mark.parametrize(
+    ("frame", "step", "kinds"), [(1, 7, ["offload"]), (3, 7, ["recompute"]), (1, 8, ["recompute"])]
+)
+def test_a_part_of_a_body_that_is_checkpointed(frame: int, step: int, kinds: list[str], make: Make) -> None:
+    """Attention was, while the loop stacked what other lines compute: jax.checkpoint(body) saved 29 of 36 GiB.
+
+    What is computed again after the stack has been read is of another loop.
+    """
     stack = loop("while.1{1}", 8, "jit(f)/jvp()/while", live=(2, 7), frame=1)._replace(shape="f32[8,64,64]")
     again = "jit(f)/transpose(jvp())/while/body/checkpoint/rematted_computation/tanh"
-    buffers = [stack, Buffer("t", "f32[64]", (7, 7), again, frame=frame), Buffer("g", "f32[64]", (8, 9), again[:30])]
+    recomputed = Buffer("t", "f32[64]", (step, step), again, frame=frame)
+    buffers = [stack, recomputed, Buffer("g", "f32[64]", (7, 9), again[:30])]
     frames = stack_frames([LOSS, ("mlp", 3)], [LOSS, ("attention", 5)])
     dump = program(make, buffers, "tpu", hlo=frames)
     assert [r["kind"] for r in xlamem.advise(dump).to_pylist() if r["kind"] in ("offload", "recompute")] == kinds
@@ -997,6 +1019,13 @@ def test_gradients_of_wide_arguments(width: int, text: str, make: Make) -> None:
     (row,) = (r for r in advice(program(make, [weights, gradient, hidden], "tpu"), "dtype") if r["argument"] is None)
     assert text in row["action"]
     assert ("Most are gradients" in row["action"]) == (width == 48)
+
+
+def test_gradients_of_activations_have_no_type_of_arguments(make: Make) -> None:
+    weights = argument("w", "f32[64,48]", 0)._replace(allocation="parameter 0, shape |f32[64,48]|, maybe-live-out:")
+    gradient = Buffer("g", "f32[64,96]", (3, 6), "jit(f)/transpose(jvp())/mul")
+    (row,) = (r for r in advice(program(make, [weights, gradient], "tpu"), "dtype") if r["argument"] is None)
+    assert "Most are gradients" not in row["action"]
 
 
 def test_xla_may_keep_an_array_in_both_element_types(make: Make) -> None:

@@ -107,6 +107,12 @@ def test_the_argument_whose_samples_have_the_largest_gradients(make: Make) -> No
     assert row["argument"] == "b"
 
 
+def test_what_is_added_up_is_only_needed_while_the_loop_runs(make: Make) -> None:
+    later = Buffer("later", "f32[4000]", (9, 9), "jit(f)/sort")
+    (row,) = chunks(make, X, W, H, G, later)
+    assert row["lower"] == int(0.7 * (G.size + H.size - later.size))
+
+
 @pytest.mark.parametrize(("samples", "n"), [(16, 8), (12, 6), (14, 7), (22, 2)])
 def test_the_number_of_chunks(samples: int, n: int, make: Make) -> None:
     x, h, g = (b._replace(shape=b.shape.replace("16", str(samples))) for b in (X, H, G))

@@ -328,6 +328,14 @@ def test_an_embedding_that_is_whole_beside_a_head(
         assert rows[0]["upper"] == EMBEDDING.size * 3 // 4 + QUARTERS.size // 50
 
 
+def test_groups_of_one_device_share_nothing(make: Make) -> None:
+    """Another matrix as large as the embedding is no part of it."""
+    alone = EXCHANGED._replace(name="alone", instruction="all-gather(%x), replica_groups={{0},{1},{2},{3}}")
+    other = argument("params['out']", "f32[16,512]", 2)
+    (row,) = shardings(make, QUARTERS, alone, EMBEDDING, HEAD, other, platform="tpu")
+    assert "over 4 devices, as `params['head']` is" in row["action"]
+
+
 def test_a_matrix_of_which_the_larger_dimension_cannot_be_divided(make: Make) -> None:
     whole, large = argument("params['table']", "f32[66,16]", 0), argument("params['up']", "f32[16,256]", 1)
     whole, large = (
@@ -369,7 +377,7 @@ def test_a_matrix_that_is_printed_as_replicated(of_embedding: str, of_others: st
         assert f"along the dimension of 64 over {n} devices, as most of `params` is" in rows[0]["action"]
 
 
-@pytest.mark.parametrize(("by_two", "n"), [("f32[16,60]", 0), ("f32[16,16]", 1)])
+@pytest.mark.parametrize(("by_two", "n"), [("f32[16,60]", 0), ("f32[32,16]", 1), ("f32[16,16]", 1)])
 def test_most_of_an_argument_is_sharded_over_as_many_devices(by_two: str, n: int, make: Make) -> None:
     shards = {"f32[64,16]": "{replicated}", "f32[16,32]": "{devices=[1,4]<=[4]}",
               by_two: "{devices=[1,2,2]<=[4] last_tile_dim_replicate}"}  # fmt: skip
@@ -414,10 +422,11 @@ def test_the_largest_array_and_its_part_are_named(make: Make) -> None:
 
 def test_caches_of_which_each_device_returns_a_part(make: Make) -> None:
     """Donated, they need no other memory than the results, which have a quarter of the heads."""
-    (row,) = shardings(make, BY_FOUR, *CACHES, *RESULTS)
+    caches = [argument(cache.op_name, cache.shape, i) for i, cache in enumerate(CACHES, 3)]
+    (row,) = shardings(make, BY_FOUR, *caches, *RESULTS)
     assert row["action"].startswith("Shard `cache` like what the program returns instead of it: on each device, it has")
     assert "such as f32[12,8,64,4], of which a loop returns f32[12,8,64,1]." in row["action"]
-    assert (row["argument"], row["parameter"], row["n_buffers"]) == ("cache", 0, 2)
+    assert (row["argument"], row["parameter"], row["n_buffers"]) == ("cache", 3, 2)
     assert (row["lower"], row["confidence"]) == (0, "try")
     assert row["upper"] == 2 * CACHES[0].size + EXCHANGED.size
 

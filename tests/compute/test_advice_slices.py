@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import attacks
+import numpy as np
 import pytest
 from advice_programs import Buffer, Make, Row, advice, argument, loop, program
 
@@ -105,6 +107,7 @@ def test_what_can_be_computed_by_slices(made: list[str], n: int, make: Make) -> 
         ([*READ[:2], f"ROOT %r = {SHAPE} copy(%x)"], 0),  # nothing slices the copy
         ([*READ[:2], f"%c = {SHAPE} fusion(%x), calls=%copied", f"ROOT %s = {SLICE} dynamic-slice(%c, %i)"], 1),
         ([*READ[:2], f"%c = {SHAPE} fusion(%x), calls=%copied", f"ROOT %s = {SLICE} tanh(%c)"], 0),
+        ([READ[0], f"%y = {SHAPE} parameter(0)", *READ[1:]], 0),  # damaged
         ([*READ[:2], f"ROOT %c = {SHAPE} fusion(%x), calls=%gone"], 0),
     ],
 )
@@ -163,6 +166,30 @@ def test_what_an_array_is_computed_from_has_to_stay(make: Make) -> None:
     kept = 4 * 64 * 64 * 4
     assert row["lower"] == int(0.75 * (SIZE - kept - SIZE // 8))
     assert slices(make, hlo(entry=entry), key=source | {"shape": SHAPE}) == []
+
+
+def test_two_loops_that_read_an_array(make: Make) -> None:
+    """Of one, an iteration was peeled off."""
+    again = loop("again{0}", 7, live=(8, 9))
+    entry = [*ENTRY, f"%again = (s32[], {SHAPE}) while(%init), condition=%cond, body=%body"]
+    noise = NOISE._replace(uses=f"{NOISE.uses}\n  again, operand 0 {{1}}")
+    (row,) = advice(program(make, [ARGUMENT, noise, SLICED, WHILE, again, SMALL], hlo=hlo(entry=entry)), "slice")
+    assert row["action"].startswith("Before a loop of 8 iterations")
+    assert row["lower"] == int(0.75 * (SIZE - SIZE // 8))
+
+
+def test_what_loops_need_instead_of_an_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slice, and what it is computed from unless that is live or not needed either; also at the last step."""
+    monkeypatch.setattr(loop_inputs, "trip_counts", lambda p: np.array([9, 10]))
+    start, end = np.array([4, 2, 0, 0]), np.array([6, 4, 4, 9])
+    w: Any = SimpleNamespace(
+        start=start, end=end, none=np.zeros(8, int), in_arena=np.array([1, 1, 1, 0], bool), only=lambda _: np.full(8, 3)
+    )
+    a: Any = SimpleNamespace(w=w, p=SimpleNamespace(extent=np.array([100, 7, 9, 11])))
+    inputs = [loop_inputs._Input(0, np.array([0, 1]), np.array([0]), np.array([1, 2, 3]))]
+    change, best = loop_inputs._without(a, inputs, np.array([1, 0, 1, 0], bool))
+    assert (change.levels + 3).tolist() == [0, 0, 0, 0, 10, 17, 17, 0]
+    assert best.levels.tolist() == [-3] * 8
 
 
 @pytest.mark.parametrize(

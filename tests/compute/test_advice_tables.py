@@ -34,6 +34,7 @@ def test_a_gradient_of_few_rows(make: Make) -> None:
     [
         (GRADIENT, ROWS._replace(shape="f32[256,64]")),  # of many rows
         (GRADIENT, ROWS._replace(shape="f32[8]")),  # of unknown ones
+        (GRADIENT._replace(shape="f32[64,1024]"), ROWS._replace(shape="f32[16,1024]")),  # of a quarter
         (GRADIENT, ROWS._replace(uses="  other, operand 2")),
         (GRADIENT._replace(op_name=f"{BACKWARD}/dot_general"), ROWS),  # of another operation
         (GRADIENT._replace(op_name="jit(f)/jvp()/scatter-add"), ROWS),  # of the forward pass
@@ -55,6 +56,9 @@ def test_several_gradients_of_a_table(make: Make) -> None:
     zeros = Buffer("broadcast.1", GRADIENT.shape, (5, 8), GRADIENT.op_name)
     (row,) = step(make, zeros)
     assert (row["n_buffers"], row["lower"], row["upper"]) == (2, -2 * GRADIENT.size, 2 * GRADIENT.size + ROWS.size)
+    few = ROWS._replace(name="few", shape="f32[8,64]", uses="  scatter.2, operand 2")
+    (row,) = step(make, GRADIENT._replace(name="scatter.2"), few)
+    assert "at most 16. Differentiate" in row["action"]
     many = ROWS._replace(name="many", shape="f32[512,64]", uses="  scatter.2, operand 2")
     assert step(make, GRADIENT._replace(name="scatter.2"), many) == []
 

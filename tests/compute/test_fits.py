@@ -15,7 +15,7 @@ from conftest import DUMPS, sources, texts
 import xlamem
 from xlamem import cli, compute, schema
 from xlamem.cli.reporters import chart
-from xlamem.compute.capacity import _wrong_total, available, reason_for_doubt
+from xlamem.compute.capacity import _wrong_total, available, byte_count, reason_for_doubt
 from xlamem.input.find import Member, Source
 
 SMALL = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
@@ -456,3 +456,11 @@ def test_a_program_for_another_platform(device: str, platform: str) -> None:
         assert (result.reason == text) is not is_same
     assert compute.fits(dump, capacity="1TiB").fits is True
     assert compute.fits(dump, capacity="1TiB").other_platform is False
+
+
+def test_sizes_are_below_4_eib() -> None:
+    most = (1 << 62) - 1
+    assert byte_count("budget", most) == most
+    with pytest.raises(xlamem.UsageError, match="budget must be below 4 EiB"):
+        byte_count("budget", most + 1)
+    assert byte_count("budget", most + 1, limited=False) == most + 1

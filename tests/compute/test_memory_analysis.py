@@ -6,16 +6,18 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import attacks
+import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import CORPUS, DUMPS, label, sources
 
 import xlamem
 from xlamem import compute
-from xlamem.compute.memory_stats import _is_later_than_0_8_1
+from xlamem.compute.memory_stats import _is_later_than_0_8_1, _tpu
 from xlamem.input.find import Source
 
 PARTS = tuple(
@@ -329,3 +331,16 @@ def test_what_only_later_releases_print(frames: list[int | None], features: set[
     """A frame of any instruction will do: those that XLA makes have none."""
     tables: Any = {"instructions": pa.table({"stack_frame_id": pa.array(frames, pa.int64())})}
     assert _is_later_than_0_8_1(tables, features) is is_later
+
+
+@pytest.mark.parametrize(
+    ("n_local", "is_later", "total", "by_release"),
+    [(0, None, 3, []), (1, None, None, [3, 2]), (1, True, 2, []), (1, False, 3, []), (0, True, 3, [])],
+)
+def test_totals_of_a_tpu_program(n_local: int, is_later: bool | None, total: int | None, by_release: list[int]) -> None:
+    """They are known without the release, too, if there are no thread-local allocations."""
+    every, local = np.ones(3, bool), np.arange(3) < n_local
+    sizes: Any = SimpleNamespace(totals={"a": every}, thread_local=local, of=lambda mask: int(mask.sum()))
+    found: dict[str, int | None] = {}
+    assert [value.bytes for value in _tpu(sizes, is_later, found)] == by_release
+    assert found == {"a": total}

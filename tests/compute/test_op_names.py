@@ -276,3 +276,9 @@ def test_folded_paths_of_names() -> None:
     assert paths.take(codes).to_pylist() == ["M/layers_*/dot", "M/layers_*/dot", "conv1/dot", "conv2/dot", "x"]
     codes, paths = folded_paths(names(*texts), plain=False)
     assert paths.take(codes).to_pylist()[:3] == ["jvp(M)/layers_*/dot", "jvp(M)/layers_*/dot", "conv1/dot"]
+
+
+@pytest.mark.parametrize(("depth", "path"), [(1, "a"), (2, "a/b"), (3, "a/b/c"), (1002, "a/b/c"), (5000, "a/b/c")])
+def test_the_first_components_of_a_path(depth: int, path: str) -> None:
+    """RE2 repeats nothing more than a thousand times."""
+    assert shortened_paths(names("a/b/c"), depth, fold=False).to_pylist() == [path]

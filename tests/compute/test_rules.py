@@ -210,6 +210,17 @@ def test_live_sets_are_sorted(make: Make) -> None:
     assert [r["allocation"] for r in rows] == [1, 2, 5, 9]
 
 
+@pytest.mark.parametrize(("time", "n"), [(-1, None), (0, 1), (6, 1), (7, None)])
+def test_steps_are_those_of_the_schedule(time: int, n: int | None, make: Make) -> None:
+    """The last one is the state after the last instruction."""
+    dump = xlamem.read(make(attacks.dump([value(0, "v", 64)], size=64, steps=6, ranges=["v{}:0-6"]), "cpu_after_opt"))
+    if n is not None:
+        assert compute.live_set(dump, time).num_rows == n
+        return
+    with pytest.raises(xlamem.UsageError, match=rf"there is no step {time}: the steps of .* are 0 to 6$"):
+        compute.live_set(dump, time)
+
+
 def test_only_the_names_that_keys_need_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Layers, kinds and origins of buffers take more time than all the rest of a live set."""
     dump = xlamem.read(DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad")

@@ -12,7 +12,16 @@ import pytest
 
 import xlamem
 from xlamem.compute.columns import encoded
-from xlamem.page.columns import LIMIT, Encoder, decoded_ints, decoded_texts, encoded_ints, encoded_texts
+from xlamem.page.columns import (
+    LIMIT,
+    SAMPLE,
+    Encoder,
+    _samples,
+    decoded_ints,
+    decoded_texts,
+    encoded_ints,
+    encoded_texts,
+)
 from xlamem.page.model import size_as_json
 from xlamem.page.texts import joined
 
@@ -127,3 +136,12 @@ def test_columns_with_one_dictionary() -> None:
 )
 def test_how_many_bytes_data_take_as_json(value: Any) -> None:
     assert abs(size_as_json(value, Encoder()) - len(json.dumps(value, separators=(",", ":")))) <= 2
+
+
+def test_samples_of_a_column_end_with_it() -> None:
+    """They are as long as each other, and at equal distances."""
+    n = 5 * SAMPLE
+    samples = _samples(np.arange(n))
+    assert [(part[0], part[-1] + 1) for part in samples] == [
+        (begin, begin + SAMPLE) for begin in (0, 4 * SAMPLE // 3, 8 * SAMPLE // 3, 4 * SAMPLE)
+    ]

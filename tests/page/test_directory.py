@@ -30,11 +30,12 @@ from xlamem.page.directory import (
     _built,
     _directory,
     _held,
+    _write_pages,
     directory_report,
     file_name,
     write_directory,
 )
-from xlamem.page.listing import Failed, Listing, _occurrences, _path_of, _stored_key, list_programs
+from xlamem.page.listing import Failed, Listing, _merged, _occurrences, _path_of, _stored_key, list_programs
 
 SMALL, LARGE = 100_000, 1 << 24
 
@@ -199,6 +200,12 @@ def test_stored_programs_that_are_one(program: str | None, interface: str | None
     assert _stored_key({"program_fp": program, "interface_fp": interface, "content_id": "c"}) == key
 
 
+def test_occurrences_of_stored_dumps_of_one_program_add_up(listing: Listing) -> None:
+    first, other = listing.programs[:2]
+    dumps = [("k", replace(first, occurrences=2)), ("o", other), ("k", replace(first, path="x", occurrences=3))]
+    assert _merged(dumps, []).programs == [replace(first, occurrences=5), other]
+
+
 @pytest.mark.parametrize(("folder", "path"), [(".", "f"), ("./a", "a/f"), ("a", "a/f"), ("../a", "../a/f")])
 def test_paths_of_files(folder: str, path: str) -> None:
     source: Any = SimpleNamespace(location=folder, name="f")
@@ -284,6 +291,22 @@ def test_a_page_that_is_larger_than_its_models_is_a_folder(tmp_path: Path, listi
     assert data(index.parent / row["file"])["title"] == listing.programs[0].name
 
 
+def test_a_page_that_is_as_large_as_it_may_be(tmp_path: Path, listing: Listing) -> None:
+    few = Listing(listing.programs[:2], [])
+    one, many = tmp_path / "r.html", tmp_path / "r" / "index.html"
+    write_directory(few, one, title="dumps", build=build, cap=LARGE)
+    n = len(one.read_text("utf-8"))
+    for cap, wanted in ((n, one), (n - 1, many)):
+        assert write_directory(few, one, title="dumps", build=build, cap=cap, max_programs=10_000) == wanted
+    assert data(many)["directory"]["rows"][0]["file"].startswith("programs/001-")
+
+
+@pytest.mark.parametrize(("n", "number"), [(999, "001"), (1000, "0001"), (10_000, "00001")])
+def test_as_many_digits_as_the_last_page_has(n: int, number: str, tmp_path: Path, listing: Listing) -> None:
+    files = _write_pages(listing, [(0, build(listing.programs[0].read()))], tmp_path, n)
+    assert files == {0: f"programs/{number}-{file_name(listing.programs[0].name)}.html"}
+
+
 def test_rows_and_failures_that_would_make_the_index_too_large_are_left_out(listing: Listing) -> None:
     many = Listing(listing.programs * 100, [Failed(f"dump{i}", "bad") for i in range(MAX_FAILED + 1)])
     directory = directory_report(many, title="dumps", build=build, cap=SMALL, max_programs=0)["directory"]
@@ -357,7 +380,7 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, listing: Listing) -> N
 def test_the_report_as_json_has_the_programs_that_fit(listing: Listing) -> None:
     report = directory_report(listing, title="dumps", build=build, cap=150_000)
     n = len(report["programs"])
-    assert 0 < n < len(listing.programs)
+    assert n == 2  # three are larger than that
     assert report["kind"] == "directory"
     assert [row["program"] for row in report["directory"]["rows"]] == [*range(n), *[-1] * (len(listing.programs) - n)]
     assert f"{n} largest programs" in report["directory"]["folded"][-1]

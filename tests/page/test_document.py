@@ -180,10 +180,11 @@ def test_a_directory_says_how_many_programs_it_has(n: int, headline: str) -> Non
     assert f"<p>{headline}</p>" in document(report("dumps", kind="directory", programs=[], directory=directory))
 
 
-def test_sentences_of_a_program_without_a_first_step_or_a_bill() -> None:
-    verdict = {"headline": "A.", "decided_by": ["B.", "", "C."], "first_step": ""}
+@pytest.mark.parametrize(("first_step", "text"), [("", "A. B. C."), ("D.", "A. B. C. D.")])
+def test_sentences_of_a_program_without_a_bill(first_step: str, text: str) -> None:
+    verdict = {"headline": "A.", "decided_by": ["B.", "", "C."], "first_step": first_step}
     page = document(report("name", programs=[{"name": "f", "verdict": verdict, "bill": []}]))
-    assert "<p>A. B. C.</p>\n<table>\n</table>" in page
+    assert f"<p>{text}</p>\n<table>\n</table>" in page
 
 
 def test_a_comparison_says_what_changed() -> None:

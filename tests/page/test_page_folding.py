@@ -17,8 +17,8 @@ import xlamem
 from xlamem.formatting import size
 from xlamem.page import folding
 from xlamem.page.columns import Encoder
-from xlamem.page.folding import folded
-from xlamem.page.model import Program, Uses, as_json
+from xlamem.page.folding import _Folding, _n_left, folded
+from xlamem.page.model import Program, Uses, as_json, size_as_json
 from xlamem.page.program_model import program_model
 
 pytestmark = pytest.mark.usefixtures("small_limits")
@@ -141,6 +141,8 @@ def test_buffers_that_are_in_use_at_the_peak_are_most_important(monkeypatch: pyt
         allocations=SimpleNamespace(space=np.array([0, 1, 2])),
     )  # fmt: skip
     assert folding._by_importance(program).tolist() == [2, 3, 5, 0, 1, 4, 6]
+    monkeypatch.setattr(folding, "N_AT_PEAKS", 1)  # the others are not more important than any
+    assert folding._by_importance(program).tolist() == [2, 0, 1, 3, 4, 5, 6]
 
 
 @pytest.mark.parametrize("share", [0.8, 0.5, 0.2, 0.01])
@@ -180,3 +182,34 @@ def test_the_page_stays_below_its_limit(tmp_path: Path, small_limits: None) -> N
     made = xlamem.report(folder, output=small, max_bytes=limit)
     assert small.stat().st_size <= limit
     assert made.programs[0].folded
+
+
+def test_the_largest_buffer_that_is_left_out_is_named() -> None:
+    """The most important ones come first, wherever they are."""
+    program: Any = SimpleNamespace(buffers=SimpleNamespace(size=np.array([5, 100, 7])))
+    folding_ = _Folding(program, 0, Encoder())
+    vars(folding_)["_order"] = np.array([1, 2, 0])
+    assert [folding_._smallest(n) for n in (1, 2)] == ["2 buffers of at most 7 B", "1 buffer of at most 5 B"]
+
+
+@pytest.mark.parametrize(
+    ("n", "excess", "least", "left"),
+    [(10, 6, 0, 7), (10, 7, 0, 6), (8, 6, 0, 5), (10, 6, 8, 8), (10, 99, 2, 2), (10, 8, 5, 6)],
+)
+def test_how_many_rows_are_left(n: int, excess: int, least: int, left: int) -> None:
+    """The last ones, of 2 bytes each, are left out: no more than what is to be saved."""
+    assert _n_left(np.full(10, 2.0), n, excess, least) == left
+
+
+def test_uses_and_aliases_are_weighed_by_their_sizes(whole: Program) -> None:
+    """Those of as few buffers as seem to have the bytes that are to be saved."""
+    folding_, excess = _Folding(whole, 0, Encoder()), size_as_json(whole.uses, Encoder()) // 4
+    folding_.leave_out_uses(excess)
+
+    def saved(n: int) -> float:
+        return sum(
+            size_as_json(part, Encoder()) * np.isin(part.buffer, folding_._order[n:]).mean()
+            for part in (whole.uses, whole.aliases)
+        )
+
+    assert saved(folding_._n_read) >= excess > saved(folding_._n_read + 1)

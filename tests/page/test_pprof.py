@@ -203,6 +203,16 @@ def test_stacks_and_comments_by_hand() -> None:
     ]
 
 
+def test_the_label_of_a_group_is_the_size_of_one_of_its_buffers() -> None:
+    """Not what they are charged together, which is a value of the sample."""
+    writer = _Writer(profile_pb2.Profile())
+    group = dict.fromkeys((*LABELS, "opcode", "page", "scope", "source_file", "source_line"))
+    writer.sample({**group, "memory_space": "hbm", "category": "temp", "n": 3, "size": 64, "bytes": 160})
+    (sample,) = writer.finished().sample
+    assert list(sample.value) == [3, 160]
+    assert [label.num for label in sample.label if label.num] == [64]
+
+
 def test_hostile_names(make: Any) -> None:
     """Names contain anything; a profile escapes what a terminal would interpret."""
     (source,) = xlamem.find(DUMPS / "cpu-jaxlib-0.9.1-mlp_grad")

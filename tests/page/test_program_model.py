@@ -338,6 +338,26 @@ def test_an_instruction_at_several_steps_runs_first_at_the_first_one() -> None:
     assert steps.tolist() == [1, -1, 0, -1]
 
 
+def test_uses_are_in_the_order_of_steps() -> None:
+    """Those that are not in the schedule come first. Each instruction counts once."""
+    step = np.array([0, -1, 3, -1])
+    uses = buffers_model._distinct_uses(np.array([1, 0, 0, 0, 0, 0]), np.array([3, 0, 1, 2, 0, 3]), step)
+    assert [column.tolist() for column in vars(uses).values()] == [[0, 0, 0, 0, 1], [1, 3, 0, 2, 3], [-1, -1, 0, 3, -1]]
+
+
+def test_another_element_of_the_same_instruction_is_an_alias(make: Callable[..., Path]) -> None:
+    """As that of a tuple with the same array twice."""
+    positions = "  t {0}\n  t {1}\n  u"
+    records = [record(0, "t{0}", "(f32[16], f32[16]) tuple(%a, %a)", positions)]
+    members = dump([value(0, "t{0}", 64)], size=64, steps=4, records=records, ranges=["t{0}:0-3"])
+    data = decoded(xlamem.report(xlamem.read(make(members))).as_json()["programs"][0])
+    names = data["instructions"]["name"]
+    aliases = data["aliases"]
+    places = zip(aliases["instruction"], aliases["shape_index"], strict=True)
+    indices = ["", *aliases["shape_index_names"]]
+    assert [(names[i], indices[k + 1]) for i, k in places] == [("t", "{1}"), ("u", "")]
+
+
 def test_steps_of_buffers_whose_ranges_are_missing_or_go_beyond_the_schedule(make: Callable[..., Path]) -> None:
     """Without a range, a temporary occupies its bytes at every step; beyond the last step, there is none."""
     values = [value(i, f"v.{i}", 64, 64 * i) for i in range(4)]
@@ -423,15 +443,16 @@ def test_places_of_advice_and_causes_of_numbers() -> None:
 
 
 def test_bands_of_phases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Moves join equal neighbours; between others, their own phase counts, and none without one."""
-    phase = np.array([0, 1, 0, 1, 1, 2, -1, 2, -1, 3])
-    moves = np.array([0, 1, 0, 1, 0, 0, 0, 0, 0, 0], bool)
+    """Moves join equal neighbours; between others, their own phase counts, also for what is before them, and none
+    without one."""
+    phase = np.array([0, 1, 0, 1, 1, 2, -1, 2, -1, 3, -1, 3, 1])
+    moves = np.array([0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0], bool)
     monkeypatch.setattr(spaces_model, "step_phases", lambda p: phase)
     monkeypatch.setattr(spaces_model, "_moving_steps", lambda p: moves)
     program: Any = SimpleNamespace()
     bands = phase_bands(program)
     found = zip(bands.phase.tolist(), bands.first_step.tolist(), bands.last_step.tolist(), strict=True)
-    assert [*found] == [(0, 0, 2), (1, 3, 4), (2, 5, 7), (3, 9, 9)]
+    assert [*found] == [(0, 0, 2), (1, 3, 4), (2, 5, 7), (3, 9, 11), (1, 12, 12)]
 
 
 def test_the_phase_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:

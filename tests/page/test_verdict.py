@@ -17,6 +17,7 @@ from variants import CUT, TEXTS, replaced
 import xlamem
 from xlamem.compute import Fits, Plan, like_buffers
 from xlamem.compute.advice.plan import TRY
+from xlamem.compute.layout import TEMP, THREAD_LOCAL
 from xlamem.compute.op_names import PHASES
 from xlamem.compute.program import program
 from xlamem.errors import UsageError
@@ -234,8 +235,22 @@ def test_the_largest_lines_of_a_bill() -> None:
     assert verdict_model._composition(found, 100, "Of these") == [
         "Of these, 40.0 % are parameters, 29.0 % are temporaries, and 20.0 % are outputs."
     ]
+    for n, shown in ((10, 2), (9, 1)):  # a tenth
+        (text,) = verdict_model._composition(
+            account(("parameters", 100 - n, True), ("outputs", n, True)), 100, "Of these"
+        )
+        assert text.count("% are") == shown
     share = round(100 * verdict_model.MIN_LINE_SHARE)  # of what must fit, not of what is in use
     assert verdict_model._unused(account(("outputs", 100 - share, True), ("packing", share, False)), []) == []
+
+
+@pytest.mark.parametrize(("packing", "share"), [(9, "mostly"), (10, "first of all")])
+def test_what_is_more_than_half_of_what_is_not_in_use(packing: int, share: str) -> None:
+    rows = [{"line": name, "bytes": n} for name, n in (("another_step", 10), ("packing", packing))]
+    found = account(("outputs", 20, True), *((row["line"], row["bytes"], False) for row in rows))
+    assert verdict_model._unused(found, rows) == [
+        f"{10 + packing} B more must fit than is in use then, {share} because another step needs more memory."
+    ]
 
 
 @pytest.mark.parametrize(("step", "words"), [(3, ", in the forward pass"), (4, ", in the backward pass"), (6, "")])
@@ -254,6 +269,21 @@ def test_where_the_peak_is(step: int, words: str, monkeypatch: pytest.MonkeyPatc
         assert verdict_model._peak(p, found, phases) == (
             f"The peak of {memory}, 2.00 KiB in use, is at step {step} of 8{where}."
         )
+
+
+def test_a_step_without_an_instruction_has_the_name_of_the_largest_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that start there, without thread-local ones."""
+    names = SimpleNamespace(columns=lambda rows: {"op_name": pa.array([None] * len(rows), pa.string())})
+    monkeypatch.setattr(verdict_model, "origins", lambda p: SimpleNamespace(names=names))
+    monkeypatch.setattr(verdict_model, "source_columns", lambda p, rows: {"op_name": pa.array([f"v{i}" for i in rows])})
+    schedule = pa.table({"time": pa.array([], pa.int64()), "instruction": pa.array([], pa.string())})
+    p: Any = SimpleNamespace(
+        optional=lambda table: schedule, row_of_instruction=lambda column: np.empty(0, np.int64),
+        ranges=(np.array([3, 3, 3, 4]), None), size=np.array([99, 8, 16, 99]),
+        value_category=np.array([THREAD_LOCAL, TEMP, TEMP, TEMP]),
+    )  # fmt: skip
+    assert verdict_model._named_at(p, 3) == {"op_name": "v2"}
+    assert verdict_model._named_at(p, 5) == {"op_name": None}
 
 
 def test_the_largest_buffers_are_those_of_the_account(monkeypatch: pytest.MonkeyPatch) -> None:

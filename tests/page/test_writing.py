@@ -69,6 +69,19 @@ def test_a_directory_in_a_terminal() -> None:
     assert "fit" not in repr(Report("runs", "directory", listing=listing)).replace("must fit", "")
     full = [replace(listing.programs[0], available=0, fits=False)]
     assert "does not fit" in repr(Report("runs", "directory", listing=Listing(full, [])))
+    unsure = [replace(listing.programs[0], available=8, fits=None)]
+    assert repr(Report("runs", "directory", listing=Listing(unsure, []))).rstrip().endswith("not known")
+
+
+def test_a_dataset_has_a_page(tmp_path: Path) -> None:
+    xlamem.convert(SEVERAL, to=tmp_path / "ds")
+    names = sorted(p.name for p in list_programs(SEVERAL).programs)
+    for source in (tmp_path / "ds", xlamem.Dataset(tmp_path / "ds")):
+        report = xlamem.report(source)
+        listing = report.listing
+        assert listing is not None
+        assert report.title == str(tmp_path / "ds")
+        assert sorted(p.name for p in listing.programs) == names
 
 
 def test_what_cannot_be_read_has_no_page() -> None:
@@ -93,8 +106,10 @@ def test_programs_without_a_page_are_those_of_the_last_file() -> None:
 
 def test_a_directory_has_the_title_of_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "_dump_or_listing", lambda *_: Listing([], []))
-    sources = "runs/a", Path("runs/a"), SimpleNamespace(path="runs/a")
+    dataset = SimpleNamespace(storage=SimpleNamespace(uri="runs/a"))
+    sources = "runs/a", Path("runs/a"), dataset
     assert {writing._shown(source, None, 1, 1).title for source in sources} == {str(Path("runs/a"))}
+    assert writing._shown("s3://key:secret@bucket/ds", None, 1, 1).title == "s3://bucket/ds"
 
 
 def test_two_programs_share_the_room_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..compute.capacity import available, fits
 from ..dump import Dump, Input, read
-from ..errors import UsageError
+from ..errors import UsageError, without_passwords
 from ..formatting import count, one_line, shorten, size
 from ..input.find import find, split_modules
 from .columns import Encoder
@@ -245,7 +245,7 @@ def _memory(capacity: int | str | None, device: str | None, resident: int | str,
 def _shown(a: Any, memory: Json | None, max_bytes: int, max_programs: int) -> Report:
     shown = _dump_or_listing(a, memory)
     if not isinstance(shown, Dump):
-        title = os.fspath(a) if isinstance(a, (str, os.PathLike)) else a.path
+        title = without_passwords(os.fspath(a) if isinstance(a, (str, os.PathLike)) else a.storage.uri)
         build = partial(program_model, memory=memory)
         return Report(title, "directory", listing=shown, _build=build, _max_bytes=max_bytes, _max_programs=max_programs)
     encoder = Encoder()
