@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,11 @@ import xlamem
 from xlamem import cli, compute, formatting, schema
 from xlamem.cli.reporters.buffers import label
 from xlamem.cli.reporters.peak import budget_text
+from xlamem.cli.verbs import peak
 from xlamem.compute.devices import parse_bytes
 
 TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"
+MLP = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
 SMALL, OLD = DUMPS / "cpu-jaxlib-0.12.0-scan_while", DUMPS / "cpu-jaxlib-0.4.26-scan_while"
 LAYERS = DUMPS / "cpu-jaxlib-0.12.0-multiheap"
 GPU = DUMPS / "gpu-jax-0.10.2-offload_params"
@@ -255,6 +258,45 @@ def test_capacity(run: Any, args: list[str], code: int, text: str) -> None:
     r = run("peak", TPU, *args)
     assert r.code == code
     assert text in re.sub(r"\s+", " ", r.out)
+
+
+V5E = 'version: TPU_VERSION_VIPERFISH\n  variant: "lite"'
+
+
+@pytest.mark.parametrize(
+    ("chip", "device", "share", "words"),
+    [
+        (V5E, "v5e", 1.1, "DOES NOT FIT, "),
+        (V5E, "v5e", 1, "fits, 0 B to spare, 100.0 % used advice "),
+        (V5E, "v5e", 0.91, " to spare, 91.0 % used advice "),
+        (V5E, "v5e", 0.89, ""),
+        ("version: TPU_VERSION_GHOSTLITE", "v6e", 1.1, "DOES NOT FIT, "),
+        ("version: TPU_VERSION_6acc60406", "v7x", 1.1, "DOES NOT FIT, "),
+        ("version: TPU_VERSION_PUFFERFISH", "v4", 1.1, ""),  # a core, or both
+        ("version: TPU_VERSION_NEW", "v5e", 1.1, ""),
+        ("", "v5e", 1.1, ""),
+    ],
+)
+def test_the_chip_that_a_dump_names(
+    run: Any, chip: str, device: str, share: float, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without options. The exit code is about these only, and so is JSON."""
+    path = shutil.copytree(MLP, tmp_path / "dump")
+    (file,) = path.glob("*optimizations-buffer-assignment.txt*")
+    stem = file.name.partition(".after_optimizations")[0]
+    (path / f"{stem}.target_arguments.txt").write_text(f"tpu_topology_args {{\n  {chip}\n}}\n")
+    total = compute.device_total(xlamem.read(path)) or 0
+    resident = compute.available(None, device, 0, 1).bytes - int(total / share)
+    monkeypatch.setattr(peak.compute, "fits", partial(compute.fits, resident=resident))
+    shown = run("peak", path)
+    text = " ".join(shown.out.split())
+    assert shown.code == 0
+    assert (words in text and f"{device} " in text) if words else not re.search("fit,|fits,|advice", text)
+    assert json.loads(run("peak", path, "--json").out)["dumps"][0]["fits"] is None
+    if words:
+        assert ("xlamem advise PATH --budget" in text) is (share > 1)
+    monkeypatch.undo()
+    assert run("peak", path, "--device", "v5e").code == 0
 
 
 def test_programs_for_another_platform_are_not_compared_beside_others(run: Any) -> None:

@@ -209,7 +209,8 @@ def test_interventions() -> None:
         for i, row in enumerate(rows):
             yield from at_widths(f"{i}", lambda w, row=row: advice._intervention(row, w))
         for i in range(len(rows)):
-            fits: Any = SimpleNamespace(available=i * 10**8, device="v5e" if i % 2 else None, capacity=3 * 10**8)
+            device = "v5e" if i % 2 else None
+            fits: Any = SimpleNamespace(fits=False, available=i * 10**8, device=device, capacity=3 * 10**8)
             yield from at_widths(f"peak {i}", lambda w, fits=fits, i=i: peak._advice(rows[: i % 3], fits, w))
 
     check("cli/layout-advice", results())
