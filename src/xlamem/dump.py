@@ -340,7 +340,7 @@ def _overview(tables: DumpTables) -> list[tuple[str, str]]:
         ("files", f"{count(files.num_rows, 'file')}, {exact_size(sum(files['bytes'].to_pylist()))}"),
     ]
     if module["total_bytes"] is not None:
-        lines.append(("total", f"{exact_size(module['total_bytes'])} allocated, as printed"))
+        lines.append(("total", f"{exact_size(module['total_bytes'])} in all memory spaces, as printed"))
     counts = [f"{name} {module[f'n_{name}']:,}" for name in tables.tables if module.get(f"n_{name}")]
     for i in range(0, len(counts), 3):
         lines.append(("rows" if i == 0 else "", ", ".join(counts[i : i + 3])))
