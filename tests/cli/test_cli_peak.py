@@ -100,14 +100,21 @@ def test_the_course_of_other_spaces_fits_narrow_terminals(run: Any) -> None:
     assert line.endswith("  at steps 1-8 of 15")
 
 
-def test_the_command_of_the_advice(run: Any) -> None:
-    command = "xlamem advise PATH --budget 2.00MiB"
-    out = run("peak", TPU, "--capacity", "2MiB").out
-    assert f"            how, and what else helps: {command}\n" in out
-    narrow = run("peak", TPU, "--capacity", "2MiB", columns=60).out
-    assert f"            how, and what else helps:\n            {command}\n" in narrow
-    nothing = run("peak", TPU, "--capacity", "2MiB", "--resident", "3MiB").out
-    assert "            how, and what else helps: xlamem advise PATH\n" in nothing
+def test_the_command_of_the_advice(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the path, if there is room and it is the only one."""
+    command, lead = "xlamem advise 'd e' --budget 2.00MiB", "            how, and what else helps:"
+    shutil.copytree(TPU, tmp_path / "d e")
+    monkeypatch.chdir(tmp_path)
+    assert f"{lead} {command}\n" in run("peak", "d e", "--capacity", "2MiB").out
+    assert f"{lead}\n            {command}\n" in run("peak", "d e", "--capacity", "2MiB", columns=60).out
+    assert f"{lead} xlamem advise 'd e'\n" in run("peak", "d e", "--capacity", "2MiB", "--resident", "3MiB").out
+    os.rename("d e", "d" * 60)
+    general = command.replace("'d e'", "PATH")
+    assert f"{lead} {general}\n" in run("peak", "d" * 60, "--capacity", "2MiB").out
+    os.rename("d" * 60, "d")
+    assert f"{lead} {general}\n" in run("peak", "d", "--module", "0", "--capacity", "2MiB").out
+    shutil.copytree(SMALL, tmp_path / "small")
+    assert f"{lead} {general}\n" in run("peak", "d", "small", "--capacity", "2MiB").out
 
 
 @pytest.mark.parametrize("columns", every(4, [80, 60, 120, 200]))
@@ -294,7 +301,7 @@ def test_the_chip_that_a_dump_names(
     assert (words in text and f"{device} " in text) if words else not re.search("fit,|fits,|advice", text)
     assert json.loads(run("peak", path, "--json").out)["dumps"][0]["fits"] is None
     if words:
-        assert ("xlamem advise PATH --budget" in text) is (share > 1)
+        assert ("--budget" in text) is (share > 1)
     monkeypatch.undo()
     assert run("peak", path, "--device", "v5e").code == 0
 

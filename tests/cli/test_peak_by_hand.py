@@ -237,7 +237,7 @@ def test_advice_of_a_program() -> None:
     plain_row = {"kind": "batch", "function": None, "scope": None}
     batch = [{**plain_row, "argument": name} for name in ("batch", None)]
     assert [peak._place(row) for row in batch] == ["batch of `batch`", "batch"]
-    fits: Any = SimpleNamespace(available=2048, capacity=2049, device="v5e")
+    fits: Any = SimpleNamespace(fits=False, available=2048, capacity=2049, device="v5e")
     lines = [plain(t) for t in peak._advice(rows, fits, None)]
     command = "xlamem advise PATH --budget 2.00KiB"
     assert lines == ["advice donate w: 5 B to 9 B less", "remat a/b: 1 B to 2 B less",

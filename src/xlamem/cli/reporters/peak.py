@@ -69,6 +69,8 @@ class Layout(NamedTuple):
     verbose: bool = False
     """Whether notes are shown in full."""
     height: int = HEIGHT
+    path: str | None = None
+    """The path, for a shell, that commands name; None if they are not about that path alone."""
 
     @property
     def room(self) -> int:
@@ -81,11 +83,11 @@ class Layout(NamedTuple):
 
 def screen(program: Program, layout: Layout, *, all_spaces: bool = True) -> list[Text]:
     """Return the lines of the screen; `all_spaces` is False if one memory space was selected."""
-    overview, fits, problems, advice, _ = program
+    overview, fits, problems, advice = program[:4]
     top = header(overview.source, overview.module, problems, layout.width) + _missing(overview, layout)
     if fits is not None or len(overview.reserved) > 1:
         top += [Text(), *verdict_lines(overview.device_total, overview.reserved, fits, layout.width)]
-        top += _advice(advice, fits, layout.width)
+        top += _advice(advice, fits, layout.width, layout.path)
     used = [s for s in overview.spaces if s["peak"] or (s["peak"] is None and s["reserved"])]
     if used:
         top += [Text(), *_space(overview, used[0], fits, layout)]
@@ -96,7 +98,7 @@ def screen(program: Program, layout: Layout, *, all_spaces: bool = True) -> list
     return top + (_contents(overview, used[0], room, layout) if used else []) + others + end
 
 
-def _advice(rows: Sequence[Row], fits: Fits | None, width: int | None) -> list[Text]:
+def _advice(rows: Sequence[Row], fits: Fits | None, width: int | None, path: str | None = None) -> list[Text]:
     """Return a line for each intervention, and the command that says more."""
     if not rows or fits is None:
         return []
@@ -104,10 +106,16 @@ def _advice(rows: Sequence[Row], fits: Fits | None, width: int | None) -> list[T
     saved = [f"{saving(row['lower'], row['upper'])} less{doubt}" for row, doubt in zip(rows, doubts, strict=True)]
     texts = [one_line(f"{_place(row)}: {text}") for row, text in zip(rows, saved, strict=True)]
     texts = [shorten(text, width and width - INDENT) for text in texts]
-    lead, command = "how, and what else helps:", f"xlamem advise PATH{_budget(fits)}"
+    lead, command = "how, and what else helps:", f"xlamem advise {path or 'PATH'}{_budget(fits)}"
+    if not _fits_line(command, width):
+        command = f"xlamem advise PATH{_budget(fits)}"
     together = f"{lead} {command}"
-    more = [together] if width is None or INDENT + len(together) <= width else [lead, command]
+    more = [together] if _fits_line(together, width) else [lead, command]
     return [field("" if i else "advice", text) for i, text in enumerate([*texts, *((line, "dim") for line in more)])]
+
+
+def _fits_line(text: str, width: int | None) -> bool:
+    return width is None or INDENT + len(text) <= width
 
 
 def _place(row: Row) -> str:

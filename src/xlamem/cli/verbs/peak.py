@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ from ...compare.compiler import chip_name
 from ...compute.wording import describe_problems
 from ...dump import Dump, read
 from ...errors import UsageError
+from ...formatting import one_line
 from ...input.find import Source, find, resolve
 from .. import console, inputs, options
 from ..inputs import Failure, Program
@@ -78,7 +80,8 @@ def command(
         if several:
             n_lines = _write_list(programs, len(failures), output)
             programs[0] = read_one(programs[0].overview.source, details=True)
-        _write_screen(programs[0], output, n_lines, all_spaces=space is None)
+        path = shlex.quote(one_line(paths[0])) if len(paths) == 1 and module is None else None
+        _write_screen(programs[0], output, n_lines, path, all_spaces=space is None)
     inputs.report(failures)
     return code
 
@@ -127,12 +130,14 @@ def _write_list(programs: list[Program], n_failed: int, output: options.Output) 
     return len(lines) + 1
 
 
-def _write_screen(program: Program, output: options.Output, n_lines: int, *, all_spaces: bool) -> None:
+def _write_screen(
+    program: Program, output: options.Output, n_lines: int, path: str | None, *, all_spaces: bool
+) -> None:
     from ..reporters.peak import HEIGHT, MIN_HEIGHT, Layout, screen  # imports rich
 
     program = program._replace(fits=program.of_chip if program.fits is None else program.fits)
     height = max(HEIGHT - n_lines, MIN_HEIGHT)
-    layout = Layout(output.width, output.limit, output.wide, output.verbose, height)
+    layout = Layout(output.width, output.limit, output.wide, output.verbose, height, path)
     console.write_lines(screen(program, layout, all_spaces=all_spaces), output.width)
 
 
