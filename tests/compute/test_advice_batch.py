@@ -767,6 +767,21 @@ def test_activations_in_a_type_without_instructions(platform: str, element_type:
     assert len(advice(program(make, [argument("x", "s32[128]", 0), h], platform), "dtype")) == n
 
 
+@pytest.mark.parametrize(
+    ("element_type", "op_name", "n"),
+    [
+        ("f32", "fft", 1), ("f32", "jit(fft)/fft[fft_lengths=(64,) fft_type=jaxlib.hlo.FftType.RFFT]", 1),
+        ("f32", "jit(fft)", 1), ("f32", "jit(fft)/jit(_rfft_transpose)/mul", 2), ("f64", "fft", 2),
+    ],
+)  # fmt: skip
+def test_fourier_transforms_have_no_bfloat16(element_type: str, op_name: str, n: int, make: Make) -> None:
+    """Other buffers of the convolution that uses them may have it."""
+    h = Buffer("h", f"{element_type}[128,16]", op_name="jit(f)/fft/tanh")
+    stage = h._replace(name="s", op_name=f"jit(f)/{op_name}")
+    (row,) = advice(program(make, [argument("x", "s32[128]", 0), h, stage], "gpu"), "dtype")
+    assert row["n_buffers"] == n
+
+
 @pytest.mark.parametrize(("name", "more"), [("f.1", False), ("f.1.remat", True)])
 def test_a_narrower_type_where_xla_rematerializes(name: str, more: bool, make: Make) -> None:
     """With gradients in bf16, XLA computed another buffer twice, too, which saved three times as much."""
