@@ -358,12 +358,12 @@ def _are_stacked_gradients(a: LayerActivations) -> Mask:
 
     So have the gradients of micro-batches. What the forward pass computes may have such dimensions by chance.
     """
-    is_matrix = (a.dimensions[:, 1] > 0) & a.is_state
     trips = [n for n in trip_counts_of(a.p) if n > 1]
-    is_stack = np.isin(a.dimensions[:, 0], trips) & ~np.isin(a.phase, (FORWARD, RECOMPUTE))
-    elements = np.pad(a.dimensions[:, 1:], ((0, 0), (0, 1)))
-    code = distinct_rows(*np.sort(np.concatenate([elements, a.dimensions[is_matrix]]), axis=1).T)
-    found: Mask = is_stack & np.isin(code[: len(is_stack)], code[len(is_stack) :])
+    found = np.isin(a.dimensions[:, 0], trips) & ~np.isin(a.phase, (FORWARD, RECOMPUTE))
+    elements = np.pad(a.dimensions[found, 1:], ((0, 0), (0, 1)))
+    matrices = a.dimensions[a.is_state & (a.dimensions[:, 1] > 0)]
+    code = distinct_rows(*np.sort(np.concatenate([elements, matrices]), axis=1).T)
+    found[found] = np.isin(code[: len(elements)], code[len(elements) :])
     return found
 
 
