@@ -312,6 +312,31 @@ def test_as_many_samples_as_layers_in_stacks(make: Make) -> None:
     assert row["action"].startswith("Halve the batch of `x` (8 to 4).")
 
 
+@pytest.mark.parametrize(
+    ("stack", "phase", "trips", "halves"),
+    [
+        ("f32[8,64,32]", "transpose(jvp())", 8, False), ("f32[8,32,64]", "transpose(jvp())", 8, False),
+        ("f32[8,64,32]", "transpose(jvp())", 9, True), ("f32[8,64,32]", "jvp()", 8, True),
+        ("f32[8,64,16]", "transpose(jvp())", 8, True), ("f32[8,64]", "transpose(jvp())", 8, True),
+        ("f32[2,64,32]", "transpose(jvp())", 2, True),
+    ],
+)  # fmt: skip
+def test_as_many_micro_batches_as_samples_and_heads(
+    stack: str, phase: str, trips: int, *, halves: bool, make: Make
+) -> None:
+    """What stacks the gradients of 8 micro-batches does not halve with the batch: 0.4 GiB of 29.3 were saved."""
+    shapes = ["f32[64,32]", "f32[64]"]
+    weights = [argument(f"w.{i}", shape, i, uses=f"  w.{i}.new, operand 0") for i, shape in enumerate(shapes)]
+    updated = [output(f"w.{i}.new", shape) for i, shape in enumerate(shapes)]
+    x, h = argument("x", "f32[2,32]", 2), Buffer("h", "f32[2,4,2048]", (0, 8), "jit(f)/jvp()/tanh")
+    g = Buffer("g", stack, (1, 8), f"jit(f)/{phase}/while/body/dynamic_update_slice")
+    end = Buffer("e", "f32[16]", (7, 8), "jit(f)/transpose(jvp())/mul")
+    (row,) = advice(program(make, [*weights, *updated, x, loop("while.1", trips), h, g, end]), "batch")
+    half, more = (x.size + h.size) // 2, halves * g.size // 2
+    assert row["lower"] == int(0.6 * (half + more))
+    assert half + more <= row["upper"] <= 1.25 * (half + more) + 100
+
+
 @pytest.mark.parametrize(("n", "confidence"), [(2, "try"), (6, "likely")])
 def test_as_many_samples_as_experts(n: int, confidence: str, make: Make) -> None:
     """What experts compute has their number first, which does not halve with the batch."""
@@ -758,6 +783,21 @@ def test_activations_in_a_type_without_instructions(platform: str, element_type:
     """CPUs compute in f32 instead of bf16."""
     h = Buffer("h", f"{element_type}[128,16]", op_name="jit(f)/tanh")
     assert len(advice(program(make, [argument("x", "s32[128]", 0), h], platform), "dtype")) == n
+
+
+@pytest.mark.parametrize(
+    ("element_type", "op_name", "n"),
+    [
+        ("f32", "fft", 1), ("f32", "jit(fft)/fft[fft_lengths=(64,) fft_type=jaxlib.hlo.FftType.RFFT]", 1),
+        ("f32", "jit(fft)", 1), ("f32", "jit(fft)/jit(_rfft_transpose)/mul", 2), ("f64", "fft", 2),
+    ],
+)  # fmt: skip
+def test_fourier_transforms_have_no_bfloat16(element_type: str, op_name: str, n: int, make: Make) -> None:
+    """Other buffers of the convolution that uses them may have it."""
+    h = Buffer("h", f"{element_type}[128,16]", op_name="jit(f)/fft/tanh")
+    stage = h._replace(name="s", op_name=f"jit(f)/{op_name}")
+    (row,) = advice(program(make, [argument("x", "s32[128]", 0), h, stage], "gpu"), "dtype")
+    assert row["n_buffers"] == n
 
 
 @pytest.mark.parametrize(("name", "more"), [("f.1", False), ("f.1.remat", True)])

@@ -513,6 +513,28 @@ def test_gradients_of_gathered_weights(shape: str, make: Make) -> None:
     assert row["n_buffers"] == 1
 
 
+@pytest.mark.parametrize(("reader", "trips", "found"), [("while.1", 4, True), ("while.1", 5, False), ("g", 4, False)])
+def test_weights_that_are_gathered_before_the_loop(reader: str, trips: int, *, found: bool, make: Make) -> None:
+    """A loop over the layers is no advice then, but its line tells where to gather them."""
+    metadata = ', metadata={op_name="jit(f)/while" source_file="/m/train.py" source_line=7}'
+    layers = loop("while.1", trips, "")
+    layers = layers._replace(instruction=layers.instruction + metadata, live=(3, 4))
+    weights, result, gradient = gathered("f32[4,16,32]", "f32[4,4,32]")
+    result = result._replace(uses=f"  {reader}, operand 0")
+    (row,) = advice(program(make, [weights, result, layers, gradient]), "collective")
+    assert ("A loop reads them slice by slice" in row["action"]) == found
+    assert ("scan over layers" in row["action"]) != found
+    assert (row["source_file"], row["source_line"]) == (("/m/train.py", 7) if found else (None, None))
+
+
+def test_a_gathered_number_has_no_loop_over_it(make: Make) -> None:
+    weights, result, gradient = gathered("f32[]", "f32[4,4,32]")
+    layers = loop("while.1", -1, live=(3, 4))
+    result = result._replace(uses="  while.1, operand 0")
+    w = WhatIf(program_of(program(make, [weights, result, layers, gradient])))
+    assert [collectives._loops_over(w, value).tolist() for value in range(len(w.p.owner))] == [[]] * len(w.p.owner)
+
+
 def test_weights_of_one_layer_that_are_gathered(make: Make) -> None:
     """There is nothing to advise: a loop gathers one layer at a time already."""
     assert not advice(program(make, gathered("f32[1,16,32]", "f32[4,4,32]")), "collective")

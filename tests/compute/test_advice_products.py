@@ -442,6 +442,21 @@ def test_attention_sample_by_sample(make: Make) -> None:
     assert (row["n_buffers"], row["shape"], row["confidence"]) == (2, "f32[8,4,64,64]", "likely")
 
 
+@pytest.mark.parametrize(("op_name", "n"), [("jit(fft)", 0), ("jit(fft)/fft", 0), ("fft/exp", 1)])
+def test_stages_of_a_fourier_transform_are_no_attention(op_name: str, n: int, make: Make) -> None:
+    """XLA for TPU computes them as products; what a product reads may be such a matrix."""
+    weights = WEIGHTS._replace(op_name=f"jit(f)/jvp(conv)/{op_name}")
+    assert len(attention_advice(make, TOKENS, SCORES, weights, ATTENDED, ATTENTION_GRADIENT)) == n
+
+
+def test_fourier_transforms_besides_attention(make: Make) -> None:
+    """They are computed whole, although their stages may be as large as the weights of attention."""
+    stage = SCORES._replace(name="f", live=(2, 7), op_name="jit(f)/jvp()/jit(fft)", uses="")
+    (row,) = attention_advice(make, *ATTENTION, stage)
+    assert row["n_buffers"] == 2
+    assert row["lower"] == attention_advice(make, *ATTENTION)[0]["lower"]
+
+
 def test_matrices_of_one_part_are_in_memory(make: Make) -> None:
     """Four of an eighth each, at the peak and elsewhere."""
     (found,) = attention_by_parts(LayerActivations(WhatIf(program_of(program(make, ATTENTION)))))

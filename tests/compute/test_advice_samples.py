@@ -101,6 +101,15 @@ def test_what_needs_the_gradients_of_all_samples(other: Buffer, n: int, make: Ma
     assert len(chunks(make, X, W, H, G, other)) == n
 
 
+@pytest.mark.parametrize(("features", "n"), [(16, 1), (8, 0)])
+def test_as_many_samples_as_features(features: int, n: int, make: Make) -> None:
+    """The gradients of a bias have both dimensions then, as a matrix of all pairs of samples has."""
+    w, g = (b._replace(shape=b.shape.replace("24", str(features))) for b in (W, G))
+    w = w._replace(allocation=w.allocation.replace("24", str(features)))
+    bias = Buffer("k", "f32[16,16]", (8, 9), f"{PER_SAMPLE}/reduce_sum")
+    assert len(chunks(make, X, w, H, g, bias)) == n
+
+
 def test_the_argument_whose_samples_have_the_largest_gradients(make: Make) -> None:
     few, many = argument("a", "f32[12,64]", 0), argument("b", "f32[16,64]", 2)
     (row,) = chunks(make, few, W, many, H, G, G._replace(name="f", shape="f32[12,32,24]"))

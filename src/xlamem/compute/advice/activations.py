@@ -34,6 +34,8 @@ _CHECKPOINT = r"\btranspose\(.*\b(?:checkpoint|remat\d*|rematted_computation)/"
 """Op_names of the backward pass of what jax.checkpoint wraps, whether or not something is computed again."""
 _SAVED = r"/reduce_precision$"
 """What JAX names results that a policy of jax.checkpoint saves: it rounds them."""
+_FFT = rf"/(?:fft{END}|jit\(fft\)$)"
+"""Op_names of Fourier transforms: XLA for TPU computes their stages as products."""
 _LINEN = r"[/\\]flax[/\\]linen[/\\]"
 """The folder of Flax Linen, of which the files of stack frames show that it is used."""
 _CONTROL = {
@@ -252,6 +254,11 @@ class Activations:
     def is_product(self) -> Mask:
         """Whether each value is the result of a matrix product, by its op_name."""
         return flags_of(matching(self.op_names, _WEIGHTED), self.op_codes)
+
+    @cached_property
+    def is_fft(self) -> Mask:
+        """Whether each value is a stage of a Fourier transform, by its op_name. JAX has none in bfloat16."""
+        return flags_of(matching(self.op_names, _FFT), self.op_codes)
 
     # -- names -------------------------------------------------------------------------------------
 

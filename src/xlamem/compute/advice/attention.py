@@ -69,7 +69,8 @@ def attention_by_parts(a: LayerActivations) -> Iterator[Intervention]:
     for group in largest_groups(code, p.extent[matrices]).tolist():
         pairs, own = _Pairs(*lengths[code == group][0].tolist()), matrices[code == group]
         is_alike = _are_alike(a, of_iteration, own)
-        found.append(_Attention(pairs, own, is_alike, a.w.in_arena & is_alike & pairs.are_in(a.dimensions)))
+        members = a.w.in_arena & is_alike & pairs.are_in(a.dimensions) & ~a.is_fft
+        found.append(_Attention(pairs, own, is_alike, members))
     is_any = np.any([t.members for t in found], axis=0)
     for t in found:
         yield from _by_parts(a, is_stack, t, np.flatnonzero(is_any & ~t.members))
@@ -171,7 +172,8 @@ def _matrices(a: Activations, is_stack: Mask, elements: npt.NDArray[np.float64])
 
     In (samples, n, n), in whatever shape, n may be the number of features if weights have a dimension of n, or if these
     products also read an argument of n by n, as the covariances of a filter are multiplied by its transitions. Matrices
-    of other numbers of queries than keys, as in cross-attention, have samples and heads.
+    of other numbers of queries than keys, as in cross-attention, have samples and heads. Stages of Fourier transforms
+    are matrices as well.
     """
     p = a.p
     rank = (a.dimensions > 0).sum(axis=1)
@@ -197,6 +199,7 @@ def _matrices(a: Activations, is_stack: Mask, elements: npt.NDArray[np.float64])
     weights = a.dimensions[value[a.is_like_state[value] if a.is_training else is_argument]]
     sums = [~np.isin(n[value], weights) & ~_is_in_result(a, user, n[value]) for n in (last, before)]
     read = (is_square[value] | (is_rectangle[value] & (sums[0] | sums[1]))) & np.isin(last, lengths)[value]
+    read &= ~a.is_fft[value]
     value, user = value[read], user[read]
     several = (result[user] < elements[value]) & (result[user] * last[value] > elements[value])
     return np.unique(value[several])

@@ -17,7 +17,7 @@ from ..columns import Ints, Mask, encoded, ints
 from ..layout import DONATED, LIVE_OUT, PARAMETER, TEMP, TEMP_IN_OUTPUT
 from ..op_names import matching
 from ..program import distinct_rows
-from .activations import FORWARD
+from .activations import FORWARD, RECOMPUTE
 from .bounds import moved_at_worst, of_values, with_vmem
 from .intervention import RESCHEDULED, UNNAMED, Intervention, argument_names, rescheduled_at_worst
 from .layers import LayerActivations
@@ -348,7 +348,22 @@ def _are_of_batch(a: LayerActivations, size: int) -> Mask:
     for n in _views(a, size):
         is_batch |= a.dimensions == n
         is_joined[:, :2] |= np.isin(a.dimensions[:, :2], a.multiples_of(n))
+    is_joined &= ~_are_stacked_gradients(a)[:, None]
     found: Mask = is_batch | (is_joined & ~is_batch.any(axis=1, keepdims=True))
+    return found
+
+
+def _are_stacked_gradients(a: LayerActivations) -> Mask:
+    """Return which values have all iterations of a loop first, and then the dimensions of a matrix that is updated.
+
+    So have the gradients of micro-batches. What the forward pass computes may have such dimensions by chance.
+    """
+    trips = [n for n in trip_counts_of(a.p) if n > 1]
+    found = np.isin(a.dimensions[:, 0], trips) & ~np.isin(a.phase, (FORWARD, RECOMPUTE))
+    elements = np.pad(a.dimensions[found, 1:], ((0, 0), (0, 1)))
+    matrices = a.dimensions[a.is_state & (a.dimensions[:, 1] > 0)]
+    code = distinct_rows(*np.sort(np.concatenate([elements, matrices]), axis=1).T)
+    found[found] = np.isin(code[: len(elements)], code[len(elements) :])
     return found
 
 
@@ -397,7 +412,8 @@ def _half_batch(a: LayerActivations, batch: Batch) -> Intervention:
     fills_tiles = (is_batch & (a.dimensions // 2 % a.tiles == 0)).any(axis=1)
     certain = w.saved(Change(fixed, -(w.only(temps & fills_tiles) // 2)))
     # A step may have activations that show no batch in their shape. Smaller ones may fit into outputs.
-    others = w.in_arena & ~a.is_like_state if a.is_training else temps
+    is_fixed = a.is_like_state | (_are_stacked_gradients(a) & ~halved)
+    others = w.in_arena & ~is_fixed if a.is_training else temps
     # Matrices of all pairs of samples fall to a quarter.
     is_pairs = _are_pairs(a, size)
     pairs = w.only(w.in_arena & is_pairs & ~a.is_like_state) // 4

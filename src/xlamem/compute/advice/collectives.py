@@ -8,20 +8,28 @@ import numpy as np
 import pyarrow as pa
 
 from ... import kernels as pc
-from ..buffer_names import phases_of_values
+from ..buffer_names import phases_of_values, trip_counts
 from ..columns import Ints, Mask, arrow_array, encoded, flags_of, take, take_text
 from ..layout import DONATED, LIVE_OUT, PARAMETER
 from ..op_names import PHASES, matching
-from ..origins import origins
+from ..origins import has_opcode, origins, uses_of
 from ..program import Program
 from ..replica_groups import MAX_DEVICES, replica_groups
-from .intervention import MARGIN, MIN_SHARE, Intervention, dimensions, largest_first, rescheduled
+from .intervention import MARGIN, MIN_SHARE, Intervention, dimensions, largest_first, only_line, rescheduled
 from .what_if import Change, WhatIf, largest_groups
 
 MAX_RESULTS = 16
 """Maximum number of results of collectives that are classified, the largest first."""
 _GRADIENTS = "give the result the sharding of the parameters."
 _ACTIVATIONS = "shard the result along samples, heads or features with jax.lax.with_sharding_constraint."
+_ONE_LAYER = (
+    "Gather the weights of one layer at a time (scan over layers), or keep the result sharded with "
+    "jax.lax.with_sharding_constraint."
+)
+_IN_BODY = (
+    "A loop reads them slice by slice: put what gathers them, such as jax.lax.with_sharding_constraint, into its body, "
+    "in training inside of jax.checkpoint."
+)
 _COLLECTIVES = r"^(?:all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute|ragged-all-to-all)"
 
 
@@ -39,9 +47,9 @@ def large_collectives(w: WhatIf) -> Iterator[Intervention]:
 def _collective(w: WhatIf, opcode: str, members: Mask) -> Intervention:
     change = Change(0, -w.only(members))
     what, values = opcode.removesuffix("-start"), largest_first(w, np.flatnonzero(members & w.at_peak))
+    loops = _loops_over(w, int(values[0])) if what == "all-gather" else np.zeros(0, np.int64)
     how = {
-        "all-gather": "Gather the weights of one layer at a time (scan over layers), or keep the result sharded with "
-        "jax.lax.with_sharding_constraint.",
+        "all-gather": _IN_BODY if len(loops) else _ONE_LAYER,
         "all-reduce": f"Reduce-scatter instead: {_GRADIENTS if _may_be_gradient(w, int(values[0])) else _ACTIVATIONS}",
         "all-to-all": "Exchange less at a time: split the array, or lower the capacity of experts.",
     }.get(what, "Split the array, so that less of it is in flight.")
@@ -55,7 +63,16 @@ def _collective(w: WhatIf, opcode: str, members: Mask) -> Intervention:
         upper = max(upper, best + (rescheduled(w, best) if w.p.tables.platform == "tpu" else 0))
     if upper >= MIN_SHARE * w.total:
         upper = _others_sharded(w, values, members, upper)
-    return Intervention("collective", values, change, lower, upper, "try", text)
+    return Intervention("collective", values, change, lower, upper, "try", text, line=only_line(w.p, loops))
+
+
+def _loops_over(w: WhatIf, value: int) -> Ints:
+    """Return the loops that read a value and have as many iterations as its first dimension."""
+    read, user, _, _ = uses_of(w.p)
+    loops = user[(read == value) & has_opcode(w.p, user, "^while$")]
+    size = _first_dimensions(w.p)[0][value]
+    found: Ints = loops[(trip_counts(w.p)[loops] == size) & (size > 0)]
+    return found
 
 
 def _others_sharded(w: WhatIf, values: Ints, members: Mask, upper: int) -> int:
@@ -88,13 +105,19 @@ def _of_as_many_samples(w: WhatIf, activations: Ints) -> Mask:
 
     Except those with the dimensions of an argument: there may be as many layers as samples.
     """
-    codes, names = dimensions(w.p)
-    leading = pc.extract_regex(names, r"^(?P<first>\d{1,17})(?:,(?P<second>\d{1,17}))?")
-    first, second = (_numbers(pc.struct_field(leading, field)) for field in ("first", "second"))
-    sizes = np.setdiff1d(take(first, codes[activations]), [-1])
-    is_sample = np.isin(take(first, codes), sizes) | np.isin(take(second, codes), sizes)
-    found: Mask = w.in_arena & is_sample & ~np.isin(codes, _of_arguments(w.p))
+    first, second = _first_dimensions(w.p)
+    sizes = np.setdiff1d(first[activations], [-1])
+    is_sample = np.isin(first, sizes) | np.isin(second, sizes)
+    found: Mask = w.in_arena & is_sample & ~np.isin(dimensions(w.p)[0], _of_arguments(w.p))
     return found
+
+
+def _first_dimensions(p: Program) -> tuple[Ints, Ints]:
+    """Return the first and the second dimension of each array, -1 where it has none."""
+    codes, names = dimensions(p)
+    leading = pc.extract_regex(names, r"^(?P<first>\d{1,17})(?:,(?P<second>\d{1,17}))?")
+    first, second = (take(_numbers(pc.struct_field(leading, field)), codes) for field in ("first", "second"))
+    return first, second
 
 
 def _of_arguments(p: Program) -> Ints:

@@ -29,7 +29,7 @@ def narrower_types(a: LayerActivations) -> Iterator[Intervention]:
     codes, names = encoded(a.p.tables["values"]["element_type"])
     candidates = w.in_arena & ((a.phase != NO_PHASE) | (not (a.phase == FORWARD).any()))
     for code, name in enumerate(names.to_pylist()):
-        members = candidates & (codes == code)
+        members = candidates & (codes == code) & ~(a.is_fft & (name == "f32"))
         if name not in NARROWER or not members[w.at_peak].any() or (is_cpu and name == "f32"):
             continue
         promoted = list(_promoted(a, members)) if name == "f32" else []

@@ -17,7 +17,7 @@ from ..origins import has_opcode, origins, uses_of
 from ..replica_groups import replica_groups
 from .batches import are_indices, depend_on_batch, lower_if_kept
 from .bounds import with_vmem
-from .intervention import Confidence, Intervention, argument_names, largest_first, rescheduled_at_worst
+from .intervention import Confidence, Intervention, argument_names, largest_first, only_line, rescheduled_at_worst
 from .layers import LayerActivations
 from .what_if import Change
 
@@ -156,6 +156,4 @@ def _line_of(a: LayerActivations, gather: _Gather) -> tuple[str, int] | None:
     is_named = matching(names, pattern) if gather.loop else ~matching(names, _DIFFERENTIATED)
     is_loop = flags_of(is_named, codes) & (trip_counts(a.p) == gather.iterations)
     rows = np.flatnonzero(is_loop & has_opcode(a.p, np.arange(len(codes)), "^while$"))
-    lines = origins(a.p).names.columns(rows)
-    found = set(zip(lines["source_file"].to_pylist(), lines["source_line"].to_pylist(), strict=True))
-    return found.pop() if len(found) == 1 and None not in next(iter(found)) else None
+    return only_line(a.p, rows)

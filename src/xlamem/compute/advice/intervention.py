@@ -13,6 +13,7 @@ from ... import kernels as pc
 from ..buffer_names import source_columns
 from ..columns import Ints, Mask, arrow_array, encoded, take
 from ..op_names import scopes
+from ..origins import origins
 from ..program import Program
 from .what_if import Change, WhatIf
 
@@ -101,6 +102,13 @@ def _read_dimensions(p: Program) -> tuple[Ints, pa.Array]:
     found = pc.struct_field(pc.extract_regex(pc.cast(names, pa.string()), r"^\w+\[(?P<n>[\d,]+)\]"), "n")
     number, texts = encoded(pa.chunked_array([pc.replace_substring_regex(found, r"\b1,|,1$", "")]))
     return take(number, codes), pc.cast(texts, pa.string())
+
+
+def only_line(p: Program, rows: Ints) -> tuple[str, int] | None:
+    """Return the file and line of these rows of `instructions`, if all have the same."""
+    lines = origins(p).names.columns(rows)
+    found = set(zip(lines["source_file"].to_pylist(), lines["source_line"].to_pylist(), strict=True))
+    return found.pop() if len(found) == 1 and None not in next(iter(found)) else None
 
 
 def joined_by_and(texts: Sequence[str]) -> str:

@@ -82,10 +82,14 @@ def _with(dimensions: Ints, size: int) -> Ints:
 
 
 def _needs_all_samples(a: LayerActivations, size: int, alike: Mask) -> bool:
-    """Return whether the program returns the gradients of samples, compares all pairs, or sorts them, for example."""
+    """Return whether the program returns the gradients of samples, compares all pairs, or sorts them, for example.
+
+    With as many samples as weights have features, gradients of biases look like matrices of all pairs.
+    """
     returned = alike & (a.p.category == LIVE_OUT)[a.p.owner] & a.w.in_memory[a.p.owner]
     sorts = alike & flags_of(matching(a.op_names, _OF_ALL_SAMPLES), a.op_codes)
     pairs = (a.dimensions[:, :2] == size).all(axis=1) & (a.dimensions[:, 2] == 0)
+    pairs &= size not in a.dimensions[a.is_state]
     return bool((returned | sorts | pairs).any())
 
 
