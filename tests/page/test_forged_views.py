@@ -421,7 +421,7 @@ def test_keys_and_filters_of_the_table(draw: Draw) -> None:
     )  # fmt: skip
     page = draw("draw", "buffersView", data, {})
     assert page.get_by_text("always", exact=True).count() == 1
-    assert page.locator(".row .source").nth(1).inner_text() == "c.py:7"
+    assert page.locator(".row .source").nth(1).text_content() == "c.py:7"
     page.evaluate("() => set({ buffer: 3 })")
     settle(page)
     page.get_by_role("button", name="Name").click()

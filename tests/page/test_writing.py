@@ -17,6 +17,7 @@ from xlamem.page.columns import Encoder
 from xlamem.page.listing import Failed, Listing, list_programs
 from xlamem.page.model import Program
 from xlamem.page.output import write_file
+from xlamem.page.listing import Listing
 from xlamem.page.writing import N_LISTED, Report, require_suffix
 
 MLP = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
@@ -34,9 +35,11 @@ SEVERAL = DUMPS / "cpu-jaxlib-0.12.0-several_modules"
 def test_all_programs_fit(fits: list[bool | None], expected: bool | None) -> None:
     """None if that is not known of one, unless another one does not fit."""
     programs: Any = [SimpleNamespace(verdict=SimpleNamespace(fits=one)) for one in fits]
-    listing: Any = SimpleNamespace(programs=[SimpleNamespace(fits=one) for one in fits])
+    listed: Any = [SimpleNamespace(fits=one, available=1) for one in fits]
+    other: Any = SimpleNamespace(fits=None, available=None)
     assert Report("a", "program", programs).fits is expected
-    assert Report("a", "directory", listing=listing).fits is expected
+    assert Report("a", "directory", listing=Listing(listed, [])).fits is expected
+    assert Report("a", "directory", listing=Listing([*listed, other], [])).fits is expected
 
 
 def test_a_program_and_a_comparison_in_a_terminal() -> None:
