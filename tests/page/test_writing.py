@@ -17,7 +17,6 @@ from xlamem.page.columns import Encoder
 from xlamem.page.listing import Failed, Listing, list_programs
 from xlamem.page.model import Program
 from xlamem.page.output import write_file
-from xlamem.page.listing import Listing
 from xlamem.page.writing import N_LISTED, Report, require_suffix
 
 MLP = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
