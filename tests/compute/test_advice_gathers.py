@@ -89,6 +89,22 @@ def test_tokens_are_no_weights(op_name: str, make: Make) -> None:
     assert row["argument"] == "batch"
 
 
+@pytest.mark.parametrize(
+    ("shape", "is_likely"), [("f32[16,7]", True), ("f32[7,16]", False), ("f32[7,8]", True), ("f32[7,7,16]", False)]
+)
+def test_weights_with_as_many_rows_as_samples(shape: str, is_likely: bool, make: Make) -> None:
+    """What has this dimension may be no activations then. The batch of another argument comes first."""
+    (row,) = gathers(make, argument("w", shape, 1))
+    assert (row["lower"] > 0) is is_likely
+    assert (row["confidence"] == "likely") is is_likely
+
+
+def test_as_many_samples_as_iterations(make: Make) -> None:
+    shapes = {"p.0": {"shape": "f32[2,4,64]"}, "gather": {"shape": "f32[4,4,64]"}, "step": {"shape": "f32[4,512]"}}
+    (row,) = gathers(make, **shapes)
+    assert (row["lower"], row["confidence"]) == (0, "try")
+
+
 def test_several_arguments_of_a_loop_are_one_row(make: Make) -> None:
     labels = argument("labels", "s32[2,16]", 1, uses="  second, operand 0")
     gathered = GATHER._replace(name="second", shape="s32[4,16]")._replace(

@@ -12,6 +12,7 @@ import pyarrow as pa
 from ... import kernels as pc
 from ..buffer_names import trip_counts, trip_counts_of
 from ..columns import Ints, flags_of, ints, take_text, texts_of
+from ..layout import PARAMETER
 from ..op_names import matching
 from ..origins import has_opcode, origins, uses_of
 from ..replica_groups import replica_groups
@@ -104,7 +105,7 @@ def _with_samples_sharded(a: LayerActivations, gathers: list[_Gather]) -> Interv
     fills_tiles = (a.dimensions[:, :2] // n_devices % a.tiles[:, :2] == 0).all(axis=1)
     certain = w.saved(Change(0, _shrunk(w.only(leading & fills_tiles), n_devices)))
     lower = 0
-    if not _exchanges_more(a, gathers):
+    if not _exchanges_more(a, gathers) and not _is_ambiguous(a, gathers):
         lower = lower_if_kept(a, smaller, change, int(GATHERED_LOWER * certain))
         lower -= rescheduled_at_worst(w, lower) if p.tables.platform == "tpu" else 0
     others = w.in_arena & ~a.is_like_state if a.is_training else smaller
@@ -132,6 +133,15 @@ def _shrunk(only: Ints, n: int) -> Ints:
     """Return the change of these bytes if a part of n is left of them."""
     change: Ints = only // n - only
     return change
+
+
+def _is_ambiguous(a: LayerActivations, gathers: list[_Gather]) -> bool:
+    """Return whether weights have as many rows or columns as there are samples, or the loop has as many iterations."""
+    p, (_, _, _, _, n, samples) = a.p, gathers[0]
+    is_weight = (p.category == PARAMETER)[p.owner]
+    is_weight[p.representative[origins(p).argument[[g.value for g in gathers]]]] = False
+    of_weights = np.append(a.dimensions[is_weight & ~a.is_state, 1:], a.dimensions[a.is_state])
+    return samples == n or bool((of_weights == samples).any())
 
 
 def _exchanges_more(a: LayerActivations, gathers: list[_Gather]) -> bool:
