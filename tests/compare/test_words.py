@@ -281,6 +281,20 @@ def test_groups_of_buffers() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("instruction", "name"),
+    [
+        ("all-gather.7", "all-gather of x"), ("copy-start.41", "copy of x"), ("transpose", "transpose of x"),
+        ("dynamic-slice_fusion.3", "copy of x"), (None, "copy of x"),
+    ],
+)  # fmt: skip
+def test_groups_of_what_moves_an_argument(instruction: str | None, name: str) -> None:
+    """Their names begin as those in lists of buffers do."""
+    rows = [buffer(7, op_name="x", argument=2, instruction_b=instruction), buffer(5, op_name="y")]
+    found = difference_groups(difference([account(TOTAL, 0, 0)], buffers=rows), "buffer").to_pylist()
+    assert [g["buffer"] for g in found] == [name, "y"]
+
+
 def test_groups_by_edit() -> None:
     edits = [edit("flags", 5), edit("layers", 7)]
     rows = [buffer(7, edit=1), buffer(2, edit=0), buffer(3, edit=0), buffer(1)]
