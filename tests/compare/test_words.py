@@ -570,6 +570,16 @@ def test_buffers_of_the_main_cause(own: int, other: int, change: int, text: str)
 
 
 @pytest.mark.parametrize(
+    ("kind", "n", "text"), [("sharding", 2, "+100 B in all; "), ("sharding", 1, ""), ("flags", 2, "")]
+)
+def test_the_sum_of_several_arguments_is_stated(kind: str, n: int, text: str) -> None:
+    """Also if it is all of the change: the largest buffer is only one of those that are named."""
+    rows = [buffer(50, op_name=f"jit(f)/{name}", edit=0) for name in "ab"]
+    d = difference([account(TOTAL, 200, 300)], buffers=rows, edits=[edit(kind, 100, n=n)])
+    assert f"differ ({text}+50 B: a is larger)" in verdict(d)
+
+
+@pytest.mark.parametrize(
     ("host", "change", "evidence", "in_host", "first"),
     [
         (50, -90, "buffers", True, "moved"), (49, -90, "buffers", True, "layers"),
