@@ -72,7 +72,6 @@ def gathered_arguments(c: Context) -> Iterator[Edit]:
         return  # it follows from that
     size = np.abs(c.rows.change) * c.rows.is_in("account", (DEVICE_TOTAL,))
     codes, names = c.rows.text("op_name")
-    own = c.interface.unchanged
     for side, (p, single) in enumerate(((c.m.a, c.rows.only_in_a), (c.m.b, c.rows.only_in_b))):
         made = has_opcode(p, take(p.instruction_row, c.rows.value[side]), RESULT)
         shape_codes, texts = c.rows.text(f"shape_{'ab'[side]}")
@@ -80,7 +79,8 @@ def gathered_arguments(c: Context) -> Iterator[Edit]:
         found: dict[int, str] = {}
         for row in rows.tolist():
             name, shape = names[int(codes[row])].as_py(), parsed(texts[int(shape_codes[row])].as_py())
-            if shape and shape.dimensions not in c.dimensions[1 - side] and _is_whole(own.get(name), shape):
+            is_single = shape is not None and shape.dimensions not in c.dimensions[1 - side]
+            if shape and is_single and _is_whole(c.interface.unchanged.get(name), shape):
                 found[row] = name
         claims = np.isin(np.arange(c.rows.n), [*found])
         if claims.any() and size[claims].sum() >= MIN_SHARE * size.sum():
