@@ -212,6 +212,7 @@ def test_the_largest_changes_in_the_direction_of_the_peak() -> None:
     [
         ((12, -4), 8, "-4.00 MiB: all others together"), ((-12, 4), -8, "+4.00 MiB: all others together"),
         ((12,), 10, ""), ((12,), 9, "-3.00 MiB: all others together"), ((6,), 8, ""), ((-6,), -8, ""),
+        ((8, 8), 8, "+8.00 MiB: w is larger"),  # none of them is larger than the change
     ],
 )  # fmt: skip
 def test_a_change_of_more_than_the_peak(sizes: tuple[int, ...], peak: int, text: str) -> None:

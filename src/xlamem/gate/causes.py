@@ -15,7 +15,7 @@ from ..compare.difference import Diff
 from ..compare.groups import difference_groups
 from ..compare.rows import parsed, shape_text
 from ..compare.shape_edits import times
-from ..compare.verdict import LINES, signed
+from ..compare.verdict import LINES, MAX_SHARE, signed
 from ..dump import Dump
 from ..formatting import file_line, plain_shape, size
 from .entry import UNNAMED, Argument, Entry, Group, by_key, joined
@@ -29,8 +29,6 @@ MIN_SHARE = 0.05
 """Least share of the largest change that the sentence names."""
 ROUNDED = 0.01
 """A lower bound that is as close to the number as this is stated as the number."""
-MIN_OTHERS = 0.25
-"""Least share of the change of the peak by which others must have changed in the other direction to be mentioned."""
 SMALL = 0.1
 """Share of a group of buffers that the baseline may have had without being mentioned."""
 COUNTS_AS = {"donated": "parameter", "temp_in_output": "temp"}
@@ -157,17 +155,19 @@ def _resized(base: Entry, now: Entry) -> list[str]:
 
 
 def _buffers(base: Entry, now: Entry, changes: Sequence[Change]) -> list[str]:
-    """Describe the largest changes in the direction of that of the peak, and the sum of the others if it is opposed."""
+    """Describe the largest changes in the direction of that of the peak.
+
+    If one of them is larger than that, the sum of the others follows.
+    """
     if base.peak is None or now.peak is None or base.peak == now.peak:
         return []
     grew = now.peak > base.peak
     rows = [c for c in changes if (c.change > 0) is grew]
     named = [c for c in rows[:N_NAMED] if abs(c.change) >= MIN_SHARE * abs(rows[0].change)]
-    others = now.peak - base.peak - sum(c.change for c in named)
+    change = now.peak - base.peak
     texts = [describe(c) for c in named]
-    is_opposed = (others < 0) is grew and abs(others) >= MIN_OTHERS * abs(now.peak - base.peak)
-    if is_opposed and not any(map(_is_bound, named)):
-        texts.append(f"{signed(others)}: all others together")
+    if named and abs(named[0].change) >= MAX_SHARE * abs(change) and not any(map(_is_bound, named)):
+        texts.append(f"{signed(change - sum(c.change for c in named))}: all others together")
     return texts
 
 
