@@ -119,7 +119,7 @@ def test_groups_add_up(
     groups = [{"change": n, "i": i} for i, n in enumerate((7, 2, 1, 1))]
     row = {"moved": moved, "step_a": 3, "step_b": 1004}
     monkeypatch.setattr(diff, "_groups", lambda c, listed, width: [[f"g{g['i']}"] for g in listed])
-    monkeypatch.setattr(diff, "_rest", lambda rest, largest: f"rest of {len(rest)}")
+    monkeypatch.setattr(diff, "_rest", lambda rest, largest, width: f"rest of {len(rest)}")
     monkeypatch.setattr(diff, "moved", lambda row: f"{row['moved']} moved")
     monkeypatch.setattr(diff, "MAX_ROWS", 3)
     c: Any = SimpleNamespace(
@@ -144,7 +144,18 @@ def test_groups_that_are_not_listed(
 ) -> None:
     """Their main causes are named if they are large together."""
     monkeypatch.setattr(diff, "mark", lambda g: g["mark"])
-    assert diff._rest([{"mark": m, "change": n} for m, n in groups], {"change": -100}) == text
+    assert diff._rest([{"mark": m, "change": n} for m, n in groups], {"change": -100}, None) == text
+
+
+def test_the_causes_of_other_groups_are_cut_between_numbers() -> None:
+    rows = [{"cause": cause, "change": n, "bytes_a": 1, "bytes_b": 1} for cause, n in (("larger", 90), ("smaller", -9))]
+    found = {diff._rest(rows, {"change": 100}, width) for width in range(20, 100)}
+    assert found == {
+        "2 other groups: larger +90 B, smaller -9 B, …", "2 other groups: larger +90 B, …", "2 other groups"
+    }  # fmt: skip
+    indent = len(plain(diff._amount(1, 1, "")))
+    for width in range(indent + len("2 other groups"), 100):
+        assert indent + len(diff._rest(rows, {"change": 100}, width)) <= width
 
 
 @pytest.mark.parametrize(

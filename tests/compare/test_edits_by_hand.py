@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -641,6 +641,7 @@ def test_the_sharding_of_the_largest_argument(monkeypatch: pytest.MonkeyPatch) -
         sides = [pa.array(["{u}", "{v}", before], pa.string()), pa.array([after, "{w}", "{t}"], pa.string())]
         i = SimpleNamespace(a=SimpleNamespace(sharding=sides[0]), m=SimpleNamespace(b=b),
                             b=SimpleNamespace(names=names, sharding=sides[1], allocation=allocation))  # fmt: skip
+        monkeypatch.setattr(shape_edits, "_may_be_batch", lambda c, left, right: False)
         c = context(interface=i)
         c.rows.table = pa.table({"allocation_b": [7, 9, 8]})
         (edit,) = shape_edits.sharding(c)
@@ -648,6 +649,36 @@ def test_the_sharding_of_the_largest_argument(monkeypatch: pytest.MonkeyPatch) -
         how = end if " -> " in end else ""
         assert edit.text == f"2 arguments are sharded differently{where}: x, y{how}"
         assert edit.claims.tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "donated", "devices", "found"),
+    [
+        (["f32[8,3]->f32[2,3]", "s32[8]->s32[2]"], (), (4, 4), True),
+        (["f32[8,3]->f32[2,3]", "f32[16,3]->f32[4,3]"], (), (4, 4), False),
+        (["f32[8,3]->f32[2,3]"], ("a",), (4, 4), False),
+        (["f32[8,3]->f32[2,3]"], ("b",), (4, 4), False),
+        (["f32[8,3]->f32[2,3]"], (), (4, 16), False),
+    ],
+)
+def test_arguments_that_may_be_another_batch(
+    shapes: list[str], donated: tuple[str, ...], devices: tuple[int, int], found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same dimension of all of them differs, on as many devices, and none is a state."""
+    n = len(shapes)
+    rows = np.arange(n)
+    a, b = (pa.array([text.split("->")[k] for text in shapes]) for k in range(2))
+    sides = {side: SimpleNamespace(donated=np.full(n, side in donated), sharding=pa.nulls(n, pa.string()),
+                                   names=pa.array(["x", "y"][:n]), allocation=rows) for side in "ab"}  # fmt: skip
+    own = SimpleNamespace(allocation_size=np.arange(n, 0, -1), allocation_ids=rows)
+    i = SimpleNamespace(**sides, shape_pairs=lambda *_: ShapePairs(a, b, rows), m=SimpleNamespace(b=own))
+    monkeypatch.setattr(shape_edits, "resharded", lambda c: (rows, rows))
+    c = context(devices=devices, interface=i)
+    c.rows.table = pa.table({"allocation_b": [7, 9, 8]})
+    (edit,) = shape_edits.sharding(c)
+    assert ("(a smaller batch, or sharded differently)" in edit.text) is found
+    assert ("1/4 as large on each device" in edit.text) is True
+    assert found or "sharded differently, 1/4" in edit.text
 
 
 def test_layers_that_only_one_side_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1174,12 +1205,25 @@ def test_buffers_that_moved_to_the_host(rows: Any, text: str | None, claims: Any
 def rest(*pairs: tuple[str | None, str | None, int], account: str = "device_total") -> Any:
     """Return a context with contributions by their shapes and change."""
     a, b, change = zip(*pairs, strict=True)
+    n = len(pairs)
     table = pa.table({
-        "account": [account] * len(pairs), "shape_a": pa.array(a, pa.string()), "shape_b": pa.array(b, pa.string()),
-        "change": change,
+        "account": [account] * n, "shape_a": pa.array(a, pa.string()), "shape_b": pa.array(b, pa.string()),
+        "change": change, "op_name": pa.nulls(n, pa.string()), "bytes_b": [1] * n, "bytes_a": [1] * n,
+        "category_a": ["temp"] * n, "category_b": ["temp"] * n,
     })  # fmt: skip
     matching: Any = None
-    return context(rows=Differences(matching, table))
+    c = context(rows=Differences(matching, table), m=SimpleNamespace(a=opcodes(), b=opcodes()))
+    c.rows.value = np.full(n, -1), np.full(n, -1)
+    c.interface = SimpleNamespace(unchanged={})
+    return c
+
+
+def opcodes(*texts: str) -> Any:
+    """Return a program with a value of an instruction of each of these opcodes."""
+    codes = np.arange(len(texts))
+    table = pa.table({"opcode": pa.array(texts, pa.string())})
+    return SimpleNamespace(instruction_row=codes, tables={"instructions": table},
+                           texts=lambda *_: (codes, pa.array(texts, pa.string())))  # fmt: skip
 
 
 def test_of_all_gathers_of_as_many_elements_the_first_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1234,6 +1278,77 @@ def test_the_dimension_of_what_changed_most(pairs: Any, claims: list[bool] | Non
     found = [*dimensions_of_rest(rest(*pairs), ALL)]
     text = "a dimension of 512 is 32 now, as in f32[10,512,512,64] -> f32[10,512,32,64]"
     assert [(e.text, e.claims.tolist(), e.evidence) for e in found] == ([(text, claims, "buffers")] if claims else [])
+
+
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "name", "category", "n"),
+    [
+        ("fusion", "fusion", "w", "temp", 0), ("fusion", "fusion", "x", "temp", 1),
+        ("fusion", "fusion", "w", "live_out", 1),
+        ("all-gather", "fusion", "x", "temp", 0), ("fusion", "reduce-scatter", "x", "temp", 0),
+        ("fusion", "all-gather-done", None, "temp", 0), ("fusion", "fusion", None, "temp", 1),
+    ],
+)  # fmt: skip
+def test_parts_of_arrays_are_no_other_dimension(
+    of_a: str, of_b: str, name: str | None, category: str, n: int
+) -> None:
+    """What devices exchange, or copy from an argument that has not changed, may be whole in one program."""
+    c = rest((LARGE, SMALL, -90))
+    c.m, c.rows.value = SimpleNamespace(a=opcodes(of_a), b=opcodes(of_b)), (np.zeros(1, np.int64),) * 2
+    c.interface = SimpleNamespace(unchanged={"w": Shape("f32", (10, 512))})
+    table = c.rows.table
+    for key, text in (("op_name", name), ("category_b", category)):
+        table = table.set_column(table.column_names.index(key), key, pa.array([text], pa.string()))
+    value, c.rows = c.rows.value, Differences(c.rows.m, table)
+    c.rows.value = value
+    assert len([*dimensions_of_rest(c, ALL[:1])]) == n
+
+
+@pytest.mark.parametrize(
+    ("side", "rows", "text"),
+    [
+        (0, [("w", "f32[4,8]", "all-gather", 90), ("v", "f32[2,16]", "all-gather-done", 95)],
+         "2 arguments are no longer gathered as a whole on each device: v, w"),
+        (1, [("w", "f32[4,8]", "all-gather", 90), ("v", "f32[2,6]", "all-gather", 95)],
+         "1 argument is gathered as a whole on each device now: w"),
+        (0, [("w", "f32[4,8]", "fusion", 90)], None),  # a copy
+        (0, [("w", "f32[4,32]", "all-gather", 90)], None),  # the other program has this array, too
+        (0, [("w", "f32[1,8]", "all-gather", 90)], None),  # a layer
+        (0, [("w", "f32[4,3]", "all-gather", 90)], None),
+        (0, [("w", "f32[8,8]", "all-gather", 90)], None),
+        (0, [("w", "f32[8]", "all-gather", 90)], None),
+        (0, [("other", "f32[4,8]", "all-gather", 90)], None),
+        (0, [("w", "f32[4,8]", "all-gather", 90), ("other", "f32[4,8]", "all-gather", 190)], None),
+        (0, [(None, "f32[4,8]", "all-gather", 90), ("w", None, "all-gather", 90)], None),
+    ],
+)  # fmt: skip
+def test_arguments_that_are_gathered_as_a_whole(
+    side: int, rows: Any, text: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resharded = np.empty(0)
+    monkeypatch.setattr(gather_edits, "resharded", lambda c: (resharded, resharded))
+    names, shapes, codes, sizes = zip(*rows, strict=True)
+    n, here = len(rows), "ab"[side]
+    table = pa.table({
+        "account": ["device_total"] * n, "op_name": pa.array(names, pa.string()),
+        f"shape_{here}": pa.array(shapes, pa.string()), f"shape_{'ba'[side]}": ["f32[1,2]"] * n,
+        "change": [size if side else -size for size in sizes], "bytes_a": [0 if side else size for size in sizes],
+        "bytes_b": [size if side else 0 for size in sizes], "category_a": ["temp"] * n, "category_b": ["temp"] * n,
+    })  # fmt: skip
+    c, matching = context(devices=(4, 4), dimensions=({(4, 32)},) * 2), cast(Any, None)
+    c.rows = Differences(matching, table)
+    programs = [opcodes(*codes), opcodes(*["all-gather"] * n)]
+    c.m = SimpleNamespace(a=programs[side], b=programs[1 - side])
+    c.rows.value = np.arange(n), np.arange(n)
+    c.interface = SimpleNamespace(unchanged={"w": Shape("f32", (4, 2)), "v": Shape("f32", (2, 4))})
+    found = [*gather_edits.gathered_arguments(c)]
+    assert texts(found) == ([text] if text else [])
+    for edit in found:
+        assert edit.claims.sum() == int(edit.text.split()[0])
+    c.devices = (4, 8)
+    assert not [*gather_edits.gathered_arguments(c)]
+    c.devices, resharded = (4, 4), np.empty(1)
+    assert not [*gather_edits.gathered_arguments(c)]
 
 
 @pytest.mark.parametrize(("size", "found"), [(160, True), (640, True), (40, True), (20, False), (8, True), (96, False)])

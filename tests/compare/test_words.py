@@ -281,6 +281,20 @@ def test_groups_of_buffers() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("instruction", "name"),
+    [
+        ("all-gather.7", "all-gather of x"), ("copy-start.41", "copy of x"), ("transpose", "transpose of x"),
+        ("dynamic-slice_fusion.3", "copy of x"), (None, "copy of x"),
+    ],
+)  # fmt: skip
+def test_groups_of_what_moves_an_argument(instruction: str | None, name: str) -> None:
+    """Their names begin as those in lists of buffers do."""
+    rows = [buffer(7, op_name="x", argument=2, instruction_b=instruction), buffer(5, op_name="y")]
+    found = difference_groups(difference([account(TOTAL, 0, 0)], buffers=rows), "buffer").to_pylist()
+    assert [g["buffer"] for g in found] == [name, "y"]
+
+
 def test_groups_by_edit() -> None:
     edits = [edit("flags", 5), edit("layers", 7)]
     rows = [buffer(7, edit=1), buffer(2, edit=0), buffer(3, edit=0), buffer(1)]
@@ -553,6 +567,16 @@ def test_buffers_of_the_main_cause(own: int, other: int, change: int, text: str)
     rows = [buffer(own, op_name="jit(f)/a", edit=0), buffer(other, op_name="jit(f)/b")]
     d = difference([account(TOTAL, 200, 300)], buffers=rows, edits=[edit("flags", change)])
     assert verdict(d) == f"+100 B must fit, +100 B in use at the peak: flags differ ({text})."
+
+
+@pytest.mark.parametrize(
+    ("kind", "n", "text"), [("sharding", 2, "+100 B in all; "), ("sharding", 1, ""), ("flags", 2, "")]
+)
+def test_the_sum_of_several_arguments_is_stated(kind: str, n: int, text: str) -> None:
+    """Also if it is all of the change: the largest buffer is only one of those that are named."""
+    rows = [buffer(50, op_name=f"jit(f)/{name}", edit=0) for name in "ab"]
+    d = difference([account(TOTAL, 200, 300)], buffers=rows, edits=[edit(kind, 100, n=n)])
+    assert f"differ ({text}+50 B: a is larger)" in verdict(d)
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ def test_the_largest_changes_in_the_direction_of_the_peak() -> None:
 
     def said(before: int | None, after: int | None, of: Sequence[Change] = changes) -> list[str]:
         text = why_since(entry(peak=before), entry(peak=after), of)
-        return [part.partition(": ")[2].split()[0] for part in text.split("; ")] if text else []
+        return [part.partition(": ")[2].split()[0] for part in text.split("; ") if part and "all others" not in part]
 
     assert said(100, 101) == ["b", "d"]
     assert said(101, 100) == ["a", "c"]
@@ -205,6 +205,46 @@ def test_the_largest_changes_in_the_direction_of_the_peak() -> None:
     assert said(100, 101, [changes[0], changes[1], changes[5]]) == ["b"], "1 MiB is less than 5 % of 40 MiB"
     assert said(100, 101, [changes[0], changes[3], changes[5]]) == ["d", "f"], "1 MiB is 5 % of 20 MiB"
     assert said(100, 101, [changes[0]]) == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "peak", "text"),
+    [
+        ((12, -4), 8, "-4.00 MiB: all others together"), ((-12, 4), -8, "+4.00 MiB: all others together"),
+        ((12,), 10, ""), ((12,), 9, "-3.00 MiB: all others together"), ((6,), 8, ""), ((-6,), -8, ""),
+        ((8, 8), 8, "+8.00 MiB: w is larger"),  # none of them is larger than the change
+    ],
+)  # fmt: skip
+def test_a_change_of_more_than_the_peak(sizes: tuple[int, ...], peak: int, text: str) -> None:
+    """The others changed in the other direction."""
+    base, now = entry(peak=100 * MIB), entry(peak=(100 + peak) * MIB)
+    said = why_since(base, now, [change(n * MIB) for n in sizes]).split("; ")
+    assert said[1:] == ([text] if text else [])
+    bound = change(12 * MIB, **UNLISTED, bytes=20 * MIB)
+    assert "all others" not in why_since(entry(peak=0), entry(peak=8 * MIB), [bound])
+
+
+@pytest.mark.parametrize(
+    ("now", "text"),
+    [
+        ({"m": "f32[8,64]", "v": "f32[8,64]", "w": "f32[4,16]"}, "3 arguments are 4 times as large: m, v, w"),
+        ({"m": "f32[8,4]"}, "1 argument is 1/4 as large: m"),
+        ({"m": "f32[8,64]", "w": "f32[4,8]"}, "2 arguments are of another shape: m, w, as f32[8,16] -> f32[8,64]"),
+        ({"m": "bf16[8,64]"}, "1 argument is of another shape: m, as f32[8,16] -> bf16[8,64]"),
+        ({"w": "f32[2,4,2]"}, "1 argument is of another shape: w, as f32[4,4] -> f32[2,4,2]"),
+        ({"n": "f32[8]"}, "arguments or outputs differ"),
+        ({"m": "f32[16,8]"}, "1 argument is of another shape: m, as f32[8,16] -> f32[16,8]"),
+        ({"m": "f32[0,16]"}, "1 argument is of another shape: m, as f32[8,16] -> f32[0,16]"),
+    ],
+)  # fmt: skip
+def test_arguments_of_another_shape(now: dict[str, str], text: str) -> None:
+    """A baseline lists the donated ones, and others among the largest buffers; a name that two have says nothing."""
+    donated = tuple(Argument(name, MIB, "f32[8,16]") for name in "mv")
+    groups = Group("w", "parameter", MIB, 1, "f32[4,4]"), Group("x", "parameter", MIB, 2, "f32[4,4]")
+    base = entry(donated=donated, groups=(*groups, Group("y", "temp", MIB, 1, "f32[4,4]")))
+    others = {("v", "f32[8]"), ("v", "f32[9]")} if "v" not in now else set()
+    arguments = frozenset({*now.items(), *others, ("x", "f32[9]"), ("y", "f32[9]")})
+    assert why_since(base, entry(interface_fp="3", arguments=arguments), []) == text
 
 
 @pytest.mark.parametrize("n_donated", [2, 3])

@@ -9,7 +9,7 @@ import numpy as np
 from ..compute.columns import Ints, Mask
 from .argument_edits import renamed_arguments, single_arguments
 from .context import Context, Edit
-from .gather_edits import gathered
+from .gather_edits import gathered, gathered_arguments
 from .loop_edits import stacks
 from .matching import Matching
 from .program_edits import (
@@ -61,6 +61,7 @@ RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
     types_of_operations,
     stacks,
     gathered,
+    gathered_arguments,
     updates_in_place,
     instructions,
     memory_spaces,

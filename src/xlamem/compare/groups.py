@@ -27,6 +27,7 @@ from ..compute.columns import (
 )
 from ..compute.grouping import key_column
 from ..compute.op_names import matching, plain_names, shortened_paths
+from ..compute.wording import move_of
 from ..errors import UsageError
 from ..formatting import similar
 from .rows import UNNAMED_PARAMETER
@@ -110,7 +111,9 @@ def _key(rows: pa.Table, d: DiffTables, key: str, *, fold: bool) -> tuple[Ints, 
 
 
 def _buffer_names(rows: pa.Table, *, fold: bool) -> tuple[Ints, pa.Array]:
-    """Return the plain op_name, with `copy of` for copies of arguments, or else the instruction without its number.
+    """Return the plain op_name, or else the instruction without its number; arguments may have been moved.
+
+    What moves an argument is `all-gather of` it, say, if the instruction has the name of that opcode, or `copy of` it.
 
     Arguments whose instruction has no name either, as those of TensorFlow, are `argument`.
     """
@@ -119,12 +122,16 @@ def _buffer_names(rows: pa.Table, *, fold: bool) -> tuple[Ints, pa.Array]:
     other_codes, others = encoded(rows["instruction"])
     stems = pc.replace_substring_regex(pc.cast(others, pa.string()), r"[.\d]+$", "")
     plain = pc.cast(plain, pa.string())
-    copies = pc.binary_join_element_wise("copy of ", plain, "")
     unnamed = is_in(rows["category"], ["parameter", "donated"]) & (codes < 0)
     unnamed &= flags_of(matching(stems, UNNAMED_PARAMETER), other_codes)
+    moved = np.flatnonzero(is_in(rows["category"], ["temp"]) & (ints(rows, "argument") >= 0) & (codes >= 0))
+    moves = pa.array([move_of(stem) or "copy of " for stem in [*stems.to_pylist(), None]], pa.string())
+    copies = pc.binary_join_element_wise(
+        pc.take(moves, arrow_array(other_codes[moved] % len(moves))), pc.take(plain, arrow_array(codes[moved])), ""
+    )
     distinct, dictionary = encoded(pa.concat_arrays([plain, stems, copies, pa.array(["argument"])]))
-    is_copy = is_in(rows["category"], ["temp"]) & (ints(rows, "argument") >= 0) & (codes >= 0)
-    own = np.where(is_copy, codes + len(plain) + len(stems), codes)
+    own = codes.copy()
+    own[moved] = np.arange(len(moved)) + len(plain) + len(stems)
     both = np.where(codes >= 0, own, np.where(other_codes >= 0, other_codes + len(plain), -1))
     return take(distinct, np.where(unnamed, len(distinct) - 1, both)), dictionary
 

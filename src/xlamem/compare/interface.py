@@ -140,6 +140,17 @@ class Interface:
         names = pc.take(self.b.names, pa.array(right[[*changed.values()]], pa.int64())).to_pylist()
         return dict(zip(changed, names, strict=True))
 
+    @cached_property
+    def unchanged(self) -> dict[str, Shape]:
+        """The shapes of the arguments that have the same one in both programs, by their names in either."""
+        left, right = self.matched
+        same = self.shape_pairs(left, right).where(lambda a, b: a == b)
+        found: dict[str, Shape] = {}
+        for own, rows in ((self.a, left[same]), (self.b, right[same])):
+            names, shapes = (pc.take(column, arrow_array(rows)).to_pylist() for column in (own.names, own.shapes))
+            found |= {name: shape for name, text in zip(names, shapes, strict=True) if (shape := parsed(text))}
+        return found
+
     @property
     def gone(self) -> Ints:
         """Arguments of A that B does not have."""

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..compute.bills import DEVICE_TOTAL
-from ..compute.columns import Mask, sums_of, take
+from ..compute.columns import Mask, flags_of, is_in, sums_of, take
 from ..compute.op_names import folded_paths
+from ..compute.origins import has_opcode
 from ..formatting import count
-from .context import Context, Edit, Evidence
+from .context import COLLECTIVES, Context, Edit, Evidence
 from .rows import Shape, ShapePairs, parsed, replaced_dimensions, shape_text
 from .shape_edits import MIN_EXCESS, alike, conversions
 
@@ -40,15 +41,25 @@ class Replaced(NamedTuple):
 def dimensions_of_rest(c: Context, rest: Mask) -> Iterator[Edit]:
     """Find the dimension that explains most of the bytes that no other edit explains.
 
-    Other operations compute with it than before, so that few values match.
+    Other operations compute with it than before, so that few values match. What devices exchange, and copies of
+    arguments that have the same shape in both programs, may be whole in one of them and a part in the other.
     """
-    found = _most_frequent(c, rest, _ratios)
+    found = _most_frequent(c, rest & ~_is_exchanged_or_copied(c), _ratios)
     if found:
         a, b = found.sample
         ratio = Fraction(found.before, found.after)
         x, y = max(pair for pair in replaced_dimensions(a, b) if Fraction(*pair) == ratio)
         text = f"a dimension of {x:,} is {y:,} now, as in {shape_text(a)} -> {shape_text(b)}"
         yield Edit("dimensions", text, found.claims, "buffers")
+
+
+def _is_exchanged_or_copied(c: Context) -> Mask:
+    """Return which contributions a collective makes, or are copies of arguments whose shape is the same."""
+    codes, names = c.rows.text("op_name")
+    found: Mask = c.rows.temporary & flags_of(is_in(names, c.interface.unchanged), codes)
+    for p, value in zip((c.m.a, c.m.b), c.rows.value, strict=True):
+        found |= has_opcode(p, take(p.instruction_row, value), COLLECTIVES)
+    return found
 
 
 def element_types_of_rest(c: Context, rest: Mask) -> Iterator[Edit]:

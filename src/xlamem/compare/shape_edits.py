@@ -95,10 +95,25 @@ def sharding(c: Context) -> Iterator[Edit]:
     first = int(i.m.b.allocation_size[i.b.allocation[right]].argmax())
     before, after = (s.sharding[int(rows[first])].as_py() for s, rows in ((i.a, left), (i.b, right)))
     how = f" ({before} -> {after})" if before and after else ""
-    times = f", {_times(*ratios)} as large on each device" if not how and len(ratios) == 1 else ""
+    ratio_text = f", {times(*ratios)} as large on each device" if not how and len(ratios) == 1 else ""
     own = np.isin(ints(c.rows.table, "allocation_b"), i.m.b.allocation_ids[i.b.allocation[right]])
-    text = f"{are(len(left), 'argument')} sharded differently{times}: {names}{how}"
+    text = f"{are(len(left), 'argument')} sharded differently{ratio_text}: {names}{how}"
+    if ratio_text and _may_be_batch(c, left, right):
+        (ratio,) = ratios
+        batch = f"(a {'smaller' if ratio > 1 else 'larger'} batch, or sharded differently)"
+        text = f"{are(len(left), 'argument')} {times(ratio)} as large on each device {batch}: {names}"
     yield Edit("sharding", text, own | c.rows.shapes.with_ratios(ratios), "interface")
+
+
+def _may_be_batch(c: Context, left: Ints, right: Ints) -> bool:
+    """Return whether as many devices have arguments of which the same dimension differs, and none is a state.
+
+    A program updates its state in the memory of its arguments, and nothing that is printed tells how they are sharded.
+    """
+    i, (before, after) = c.interface, c.devices
+    replaced = {k for a, b in i.shape_pairs(left, right).changed() for k in replaced_dimensions(a, b)}
+    is_state = i.a.donated[left].any() or i.b.donated[right].any()
+    return before == after and len(replaced) == 1 and not is_state
 
 
 def resharded(c: Context) -> tuple[Ints, Ints]:
@@ -146,7 +161,7 @@ def _ratios_of_sharding(c: Context) -> set[Fraction]:
     return {ratio for ratio in ratios if 1 in ratio.as_integer_ratio()} or ratios
 
 
-def _times(ratio: Fraction) -> str:
+def times(ratio: Fraction) -> str:
     """Return a ratio of A to B in words."""
     return f"1/{ratio.numerator:,}" if ratio.denominator == 1 else f"{float(1 / ratio):.3g} times"
 
@@ -165,7 +180,7 @@ def _resharded_buffers(c: Context) -> Iterator[Edit]:
     devices, claims = max(before.devices, after.devices), c.none
     for x, y in _frequent(tally, MIN_SHARE * c.matched_bytes, ()):
         if 1 in (x, y) and devices % max(x, y) == 0:
-            text = f"buffers are {_times(Fraction(x, y))} as large on each device, with {text}"
+            text = f"buffers are {times(Fraction(x, y))} as large on each device, with {text}"
             claims = c.rows.shapes.with_ratios([Fraction(x, y)])
             break
     yield Edit("sharding", text, claims, "buffers")

@@ -31,6 +31,8 @@ FACTS = (
 """Kinds of edits in the order in which they are named if none of them explains the change."""
 COUNTED = ("arguments", "outputs", "constants")
 """Kinds of edits whose buffers are all that they change: few bytes, or bytes of the other sign, are not the cause."""
+NAMING = ("arguments", "sharding", "donation")
+"""Kinds of edits that may name several arguments."""
 DETAILS = ("instructions", "operation types")
 """Kinds of edits that are named after all other facts."""
 LINES = {
@@ -191,8 +193,9 @@ def _largest(d: DiffTables, cause: Row | None) -> str:
     """Return the largest group of buffers that changed in the direction of the peak, if possible of the main cause.
 
     A group of the main cause is preferred if it or the cause changed at least half as much as the largest group of all,
-    with the change of the cause if that is twice as much and not about all. If the group changed by more than the peak,
-    the largest group that changed in the other direction follows. Of what moved to the host only, the groups are there.
+    with the change of the cause if that is twice as much, and not about all or of several arguments that it names. If
+    the group changed by more than the peak, the largest group that changed in the other direction follows. Of what
+    moved to the host only, the groups are there.
     """
     account, total = DEVICE_TOTAL, _change(d)
     if cause and cause["kind"] == "memory space" and not cause["change"] and d.host_change:
@@ -212,7 +215,9 @@ def _largest(d: DiffTables, cause: Row | None) -> str:
         return ""
     where = " of host memory" if account == HOST else ""
     texts = [describe(rows[0], where)]
-    if own and abs(by_cause) >= 2 * abs(own[0]["change"]) and abs(by_cause - total) > MIN_SHARE * abs(total):
+    is_about_all = abs(by_cause - total) <= MIN_SHARE * abs(total)
+    names_several = cause is not None and cause["kind"] in NAMING and rows[0]["n"] < cause["n"]
+    if own and abs(by_cause) >= 2 * abs(own[0]["change"]) and (names_several or not is_about_all):
         texts.insert(0, f"{signed(by_cause)} in all")
     if abs(rows[0]["change"]) > MAX_SHARE * abs(total):
         opposed = (row for row in of_all if row["change"] * total < 0)

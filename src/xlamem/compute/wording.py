@@ -124,6 +124,12 @@ MOVES = ("copy", "slice", "dynamic-slice", "convert", "reshape", "transpose", "a
 """Opcodes that are mentioned if a buffer has the name of another."""
 
 
+def move_of(opcode: str | None) -> str:
+    """Return how the name of a buffer begins that only moves the bytes of another: `all-gather of `; empty if not."""
+    verb = (opcode or "").removesuffix("-start").removesuffix("-done")
+    return f"{verb} of " if verb in MOVES else ""
+
+
 # -- what to do ----------------------------------------------------------------------------------
 
 NO_ADVICE_WITHOUT_STEPS = "The dump has no live ranges, so nothing can be said about what would save memory."

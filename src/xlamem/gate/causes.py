@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import reduce
+from math import prod
 from typing import Any
 
 from ..compare.context import are, listed
 from ..compare.difference import Diff
 from ..compare.groups import difference_groups
-from ..compare.verdict import LINES, signed
+from ..compare.rows import parsed, shape_text
+from ..compare.shape_edits import times
+from ..compare.verdict import LINES, MAX_SHARE, signed
 from ..dump import Dump
 from ..formatting import file_line, plain_shape, size
 from .entry import UNNAMED, Argument, Entry, Group, by_key, joined
@@ -124,16 +128,47 @@ def _with_shape(a: Argument) -> str:
 def _interface(base: Entry, now: Entry) -> list[str]:
     if None in (base.interface_fp, now.interface_fp) or base.interface_fp == now.interface_fp:
         return []
-    return ["arguments or outputs differ"]
+    return _resized(base, now) or ["arguments or outputs differ"]
+
+
+def _resized(base: Entry, now: Entry) -> list[str]:
+    """Say which arguments have another shape, of those that a baseline lists: donated ones, and some of the others."""
+    before = {g.name: g.shape for g in base.groups if g.category == "parameter" and g.n == 1}
+    before |= {a.name: a.shape for a in base.donated}
+    after: dict[str, set[str | None]] = {}
+    for name, shape in now.arguments or ():
+        after.setdefault(name, set()).add(shape)
+    pairs = {name: (parsed(a), parsed(next(iter(after[name])))) for name, a in before.items()
+             if len(after.get(name, ())) == 1}  # fmt: skip
+    changed = {name: (a, b) for name, (a, b) in pairs.items() if a and b and a.dimensions != b.dimensions}
+    if not changed:
+        return []
+    names = sorted(changed, key=lambda name: (-max(prod(s.dimensions) for s in changed[name]), name))
+    a, b = changed[names[0]]
+    sizes = {(prod(a.dimensions), prod(b.dimensions), a.element_type == b.element_type) for a, b in changed.values()}
+    ratios = {Fraction(x, y) if x and y and is_alike else None for x, y, is_alike in sizes}
+    ratio = ratios.pop() if len(ratios) == 1 else None
+    n = are(len(changed), "argument")
+    if ratio is not None and ratio != 1:
+        return [f"{n} {times(ratio)} as large: {listed(names)}"]
+    return [f"{n} of another shape: {listed(names)}, as {shape_text(a)} -> {shape_text(b)}"]
 
 
 def _buffers(base: Entry, now: Entry, changes: Sequence[Change]) -> list[str]:
-    """Describe the largest changes in the direction of that of the peak."""
+    """Describe the largest changes in the direction of that of the peak.
+
+    If one of them is larger than that, the sum of the others follows.
+    """
     if base.peak is None or now.peak is None or base.peak == now.peak:
         return []
     grew = now.peak > base.peak
     rows = [c for c in changes if (c.change > 0) is grew]
-    return [describe(c) for c in rows[:N_NAMED] if abs(c.change) >= MIN_SHARE * abs(rows[0].change)]
+    named = [c for c in rows[:N_NAMED] if abs(c.change) >= MIN_SHARE * abs(rows[0].change)]
+    change = now.peak - base.peak
+    texts = [describe(c) for c in named]
+    if named and abs(named[0].change) >= MAX_SHARE * abs(change) and not any(map(_is_bound, named)):
+        texts.append(f"{signed(change - sum(c.change for c in named))}: all others together")
+    return texts
 
 
 def describe(c: Change) -> str:
@@ -141,13 +176,18 @@ def describe(c: Change) -> str:
     is_shown = c.shape and not c.shape.startswith("(") and not c.name.endswith(c.shape)
     shape = f" ({c.shape})" if is_shown else ""
     where, about = _place(c), signed(c.change)
-    if c.bytes_baseline is None and c.change < (1 - ROUNDED) * c.bytes:  # a lower bound
+    if _is_bound(c):
         before = f", at most {size(c.bytes - c.change)} before" if c.change < (1 - SMALL) * c.bytes else ""
         return f"{size(c.bytes)} at the peak now{before}: {_several(c.n)}{c.name}{shape}{where}"
     if c.n_baseline and c.n != c.n_baseline:
         return f"{about}: {c.name}{shape}: {_counts(c)}{where}"
     happened = _HAPPENED.get(c.cause) or f"{'are' if c.n > 1 else 'is'} {c.cause}"
     return f"{about}: {_several(c.n)}{c.name}{shape} {happened}{where}"
+
+
+def _is_bound(c: Change) -> bool:
+    """Return whether the change is only a lower bound, because the baseline does not list the buffers."""
+    return c.bytes_baseline is None and c.change < (1 - ROUNDED) * c.bytes
 
 
 def _several(n: int) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from ...compute.wording import MOVES
+from ...compute.wording import move_of
 from ...formatting import GAP, file_line, one_line, plain_shape, shorten, shorten_distinct, size, visible
 from .labels import shorten_labels
 
@@ -112,9 +112,9 @@ def _relation(row: Row) -> str:
     """Return how a buffer is related to its name, if the instruction that defines it does not have the name."""
     if row.get("origin") == "user":
         return "read by "
-    verb = (row.get("opcode") or "").removesuffix("-start").removesuffix("-done")
-    if row.get("origin") in ("operand", "argument") and verb in MOVES:
-        return f"{verb} of "
+    move = move_of(row.get("opcode"))
+    if row.get("origin") in ("operand", "argument") and move:
+        return move
     # A fusion or a loop that moves or updates an argument has memory of its own.
     is_temp = row["category"] in ("temp", "temp_in_output")
     return "copy of " if is_temp and row.get("origin") == "argument" else ""

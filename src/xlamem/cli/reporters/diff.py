@@ -206,14 +206,15 @@ def _contributors(c: Comparison, output: Output, height: int) -> list[Text]:
     lines = [Text.assemble((f"{number} {signed(c.peak_change)}", "bold"), (f"  {_steps(c)}", "dim"))]
     lines += _with_details(_groups(c, listed, output.width), None if output.limit is not None else height)
     if rest := groups[len(listed) :]:
-        lines.append(_amount(sum(g["change"] for g in rest), c.peak_change, _rest(rest, groups[0])))
+        lines.append(_amount(sum(g["change"] for g in rest), c.peak_change, _rest(rest, groups[0], output.width)))
     if row["moved"]:
         lines.append(_amount(row["moved"], c.peak_change, moved(row)))
     return lines
 
 
-def _rest(groups: list[Row], largest: Row) -> str:
-    """Describe the groups that are not listed; with their main causes if they are large together."""
+def _rest(groups: list[Row], largest: Row, width: int | None) -> str:
+    """Describe the groups that are not listed; with their main causes, as far as they fit, if they are large together.
+    """
     text = count(len(groups), "other group")
     changes: Counter[str] = Counter()
     for g in groups:
@@ -221,7 +222,11 @@ def _rest(groups: list[Row], largest: Row) -> str:
     causes = sorted(filter(None, changes), key=lambda cause: -abs(changes[cause]))
     if abs(sum(changes.values())) < LARGE_REST * abs(largest["change"]) or not causes:
         return f"{text}: --limit shows more"
-    return f"{text}: {', '.join(f'{cause} {signed(changes[cause])}' for cause in causes[:2])}, …"
+    texts = [f"{cause} {signed(changes[cause])}" for cause in causes[:2]]
+    room = width and width - (SIGNED_WIDTH + SHARE_WIDTH + 4)
+    while texts and room is not None and len(f"{text}: {', '.join(texts)}, …") > room:
+        texts.pop()
+    return f"{text}: {', '.join(texts)}, …" if texts else text
 
 
 def _largest_groups(groups: list[Row], limit: int | None, height: int) -> list[Row]:
