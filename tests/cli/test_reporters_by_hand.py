@@ -358,8 +358,12 @@ def test_verdicts_of_several_programs() -> None:
     assert _count_verdicts(fits(False, False)) == ["2 do not fit in v5e (1.00 MiB)"]
     assert _count_verdicts(fits(None, True)) == ["fit unknown for 1"]
     module = {"complete": True, "understood": True, "consistent": True}
-    for verdict, states in ((True, []), (False, ["does not fit"]), (None, ["fit unknown"])):
-        answer = type("Fits", (), {"fits": verdict, "__bool__": lambda self: self.fits is True})()
+    module["platform"] = "cpu"
+    for verdict, states, other in (
+        (True, [], False), (False, ["does not fit"], False), (None, ["fit unknown"], False), (None, ["for cpu"], True),
+    ):  # fmt: skip
+        about = {"fits": verdict, "other_platform": other, "__bool__": lambda self: self.fits is True}
+        answer = type("Fits", (), about)()
         p: Any = SimpleNamespace(overview=SimpleNamespace(module=module), fits=answer)
         assert _states(p) == states
 
@@ -810,7 +814,8 @@ def test_plans(plan: tuple[int, int, int, bool], text: str) -> None:
     p: Any = SimpleNamespace(**dict(zip(("budget", "saved", "n", "is_reached"), plan, strict=True)))
     assert advice._about_plan(p, 100, is_empty=False) == text
     assert advice._how_to_see(p, [{}] * 3, [{}] * 2) == advice._how_to_see(None, [], []) == "--limit shows more"
-    assert advice._how_to_see(p, [{}] * 2, [{}] * 2) == "not needed for the budget; listed without it"
+    others = "not needed for the budget; listed without it" if p.is_reached else "listed without a budget"
+    assert advice._how_to_see(p, [{}] * 2, [{}] * 2) == others
 
 
 def test_a_plan_without_advice() -> None:
@@ -828,7 +833,7 @@ def test_a_plan_without_advice() -> None:
         (None, 2, [1, 2], "1 other intervention: --limit shows more"),
         (0, None, [1, 2, 3], ""),
         (0, 1, [1], "2 other interventions: --limit shows more"),
-        (2, None, [1, 3], "1 other intervention: not needed for the budget; listed without it"),
+        (2, None, [1, 3], "1 other intervention: listed without a budget"),
         (2, 1, [1], "2 other interventions: --limit shows more"),
     ],
 )

@@ -301,10 +301,33 @@ def test_shapes_that_differ_only_in_their_layout_keep_it() -> None:
     ],
 )  # fmt: skip
 def test_exit_codes_of_peak(fits: list[Any], complete: list[bool], n_failed: int, strict: bool, code: int) -> None:
-    verdicts: list[Any] = [SimpleNamespace(fits=f) for f in fits]
+    verdicts: list[Any] = [SimpleNamespace(fits=f, other_platform=False) for f in fits]
     programs = [Program(SimpleNamespace(module={"complete": c}), None, []) for c in complete]  # type: ignore[arg-type]
     programs += [Program(SimpleNamespace(module={"complete": True}), v, []) for v in verdicts]  # type: ignore[arg-type]
     assert peak._exit_code(programs, [Failure("a", "b")] * n_failed, strict=strict) == code
+
+
+def test_programs_for_another_platform_do_not_decide() -> None:
+    """Unless there are no others."""
+    for fits, other, code in (
+        ([True, None], [0, 1], 0), ([None], [1], 3), ([False, None], [0, 1], 1), ([None, None], [1, 1], 3),
+    ):  # fmt: skip
+        pairs = zip(fits, other, strict=True)
+        verdicts: list[Any] = [SimpleNamespace(fits=f, other_platform=bool(o)) for f, o in pairs]
+        module: Any = SimpleNamespace(module={"complete": True})
+        assert peak._exit_code([Program(module, v, []) for v in verdicts], [], strict=False) == code
+
+
+@pytest.mark.parametrize(
+    ("fits", "total", "is_shown"), [(True, 90, False), (True, 91, True), (False, 101, True), (None, 101, False)]
+)
+def test_advice_where_little_is_left(
+    fits: bool | None, total: int, is_shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peak.compute, "plan_advice", lambda *_: (pa.table({"in_plan": [False]}), None))
+    verdict: Any = SimpleNamespace(available=100, fits=fits, device_total=total)
+    assert bool(peak._advice(NONE, verdict)) is is_shown
+    assert not peak._advice(NONE, None)
 
 
 @pytest.mark.parametrize(
@@ -316,7 +339,7 @@ def test_advice_of_peak(in_plan: list[int], shown: list[int], monkeypatch: pytes
     table = pa.table({"i": [*range(len(in_plan))], "in_plan": [bool(i) for i in in_plan]})
     monkeypatch.setattr(peak.compute, "plan_advice", lambda _, budget: asked.append(budget) or (table, None))
     for available in (-5, 0, 7):
-        fits: Any = SimpleNamespace(available=available)
+        fits: Any = SimpleNamespace(available=available, fits=False, device_total=100)
         assert [row["i"] for row in peak._advice(NONE, fits)] == shown
     assert asked == [0, 0, 7]
 
@@ -337,7 +360,7 @@ def test_advice_of_peak_if_the_plan_is_not_enough(
     table = pa.table({"i": [*range(3)], "kind": kinds, "in_plan": [bool(i) for i in in_plan], "upper": upper})
     plan = peak.compute.Plan(device_total=100, budget=90, saved=saved, n=sum(in_plan))
     monkeypatch.setattr(peak.compute, "plan_advice", lambda _, budget: (table, plan))
-    fits: Any = SimpleNamespace(available=90)
+    fits: Any = SimpleNamespace(available=90, fits=False, device_total=100)
     assert [row["i"] for row in peak._advice(NONE, fits)] == shown
 
 
@@ -370,8 +393,9 @@ def test_what_peak_reads(
 def test_height_below_a_list(n_lines: int, height: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr("xlamem.cli.reporters.peak.screen", lambda p, layout, **k: asked.append((layout, k)) or [])
-    peak._write_screen(NONE, options.Output(limit=3, wide=True, verbose=True), n_lines, all_spaces=False)
-    assert asked == [((None, 3, True, True, height), {"all_spaces": False})]
+    shown = options.Output(limit=3, wide=True, verbose=True)
+    peak._write_screen(Program(NONE, None, []), shown, n_lines, "p", all_spaces=False)
+    assert asked == [((None, 3, True, True, height, "p"), {"all_spaces": False})]
 
 
 @pytest.mark.parametrize(
@@ -388,7 +412,7 @@ def test_exit_codes_of_report(
 ) -> None:
     made: Any = SimpleNamespace(
         failed=[{}] * n_failed, fits=fits,
-        listing=None if listed is None else SimpleNamespace(programs=[SimpleNamespace(fits=f) for f in listed]),
+        listing=None if listed is None else SimpleNamespace(verdicts={*listed}),
         programs=[SimpleNamespace(verdict=SimpleNamespace(fits=f)) for f in own],
     )  # fmt: skip
     given: Any = object() if memory else None

@@ -46,7 +46,7 @@ def test_a_baseline_with_a_damaged_dump(
 def test_a_budget_for_no_program() -> None:
     """The names that it may have meant are without numbers, and each once."""
     names = ("jit_step.2", None, "jit_step.10", "jit_eval")
-    programs = SimpleNamespace(programs=[SimpleNamespace(module_name=name) for name in names])
+    programs = SimpleNamespace(programs=[SimpleNamespace(module_name=name, platform="cpu") for name in names])
     step, every = Budget(program="jit_step*"), Budget()
     check = a_check(programs=programs, config=Config(budgets=(every, step)))
     assert [[b.program for b in own] for own in check._budgets()] == [

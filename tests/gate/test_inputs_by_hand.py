@@ -414,8 +414,9 @@ def test_budgets_and_what_they_match(write: Callable[..., Path]) -> None:
         check(write(jit_f=TEXTS, jit_g=inner(1)), config=config)
     names = ("jit_f.3", None, "jit_train.7", "jit_f.4")
     run: Any = SimpleNamespace(
-        programs=SimpleNamespace(programs=[SimpleNamespace(module_name=name) for name in names]),
+        programs=SimpleNamespace(programs=[SimpleNamespace(module_name=name, platform="cpu") for name in names]),
         config=config_of({"budget": [{"program": "jit_f", "peak": 1}, {"program": "jit_*", "peak": 2}]}),
+        _for_platform=lambda budget, _: budget,
     )
     assert [[b.number for b in own] for own in checking._Check._budgets(run)] == [[1, 2], [], [2], [1, 2]]
     run.config = config_of({"budget": [{"program": "xyz", "peak": 1}]})
