@@ -229,12 +229,12 @@ def test_a_change_of_more_than_the_peak(sizes: tuple[int, ...], peak: int, text:
     [
         ({"m": "f32[8,64]", "v": "f32[8,64]", "w": "f32[4,16]"}, "3 arguments are 4 times as large: m, v, w"),
         ({"m": "f32[8,4]"}, "1 argument is 1/4 as large: m"),
-        ({"m": "f32[8,64]", "w": "f32[4,8]"}, "2 arguments are of another shape: m, w, as f32[8,16] -> f32[8,64]"),
-        ({"m": "bf16[8,64]"}, "1 argument is of another shape: m, as f32[8,16] -> bf16[8,64]"),
-        ({"w": "f32[2,4,2]"}, "1 argument is of another shape: w, as f32[4,4] -> f32[2,4,2]"),
+        ({"m": "f32[8,64]", "w": "f32[4,8]"}, "2 arguments are of another shape: m (f32[8,16] -> f32[8,64]), w"),
+        ({"m": "bf16[8,64]"}, "1 argument is of another shape: m (f32[8,16] -> bf16[8,64])"),
+        ({"w": "f32[2,4,2]"}, "1 argument is of another shape: w (f32[4,4] -> f32[2,4,2])"),
         ({"n": "f32[8]"}, "arguments or outputs differ"),
-        ({"m": "f32[16,8]"}, "1 argument is of another shape: m, as f32[8,16] -> f32[16,8]"),
-        ({"m": "f32[0,16]"}, "1 argument is of another shape: m, as f32[8,16] -> f32[0,16]"),
+        ({"m": "f32[16,8]"}, "1 argument is of another shape: m (f32[8,16] -> f32[16,8])"),
+        ({"m": "f32[0,16]"}, "1 argument is of another shape: m (f32[8,16] -> f32[0,16])"),
     ],
 )  # fmt: skip
 def test_arguments_of_another_shape(now: dict[str, str], text: str) -> None:

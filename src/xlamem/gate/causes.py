@@ -27,6 +27,8 @@ N_NAMED = 2
 """Number of groups, and of lines of a bill, that the sentence names."""
 MIN_SHARE = 0.05
 """Least share of the largest change that the sentence names."""
+MIN_RATIO = Fraction(1, 20)
+"""Part by which arrays are larger or smaller, from which a text says how many times as large they are."""
 ROUNDED = 0.01
 """A lower bound that is as close to the number as this is stated as the number."""
 SMALL = 0.1
@@ -149,9 +151,10 @@ def _resized(base: Entry, now: Entry) -> list[str]:
     ratios = {Fraction(x, y) if x and y and is_alike else None for x, y, is_alike in sizes}
     ratio = ratios.pop() if len(ratios) == 1 else None
     n = are(len(changed), "argument")
-    if ratio is not None and ratio != 1:
+    if ratio is not None and abs(ratio - 1) >= MIN_RATIO:
         return [f"{n} {times(ratio)} as large: {listed(names)}"]
-    return [f"{n} of another shape: {listed(names)}, as {shape_text(a)} -> {shape_text(b)}"]
+    shapes = f"{shape_text(a)} -> {shape_text(b)}"
+    return [f"{n} of another shape: {listed([f'{names[0]} ({shapes})', *names[1:]])}"]
 
 
 def _buffers(base: Entry, now: Entry, changes: Sequence[Change]) -> list[str]:

@@ -54,7 +54,12 @@ def _states(program: Program) -> list[str]:
 
 def _summary(programs: list[Program], n_failed: int) -> list[str]:
     parts = [count(len(programs), "program")]
-    parts += _count_verdicts(compared(programs))
+    verdicts = compared(programs)
+    n_others = sum(p.fits is not None for p in programs) - len(verdicts)
+    counts = _count_verdicts(verdicts)
+    if n_others:
+        counts = [*(text.replace("all fit", "all others fit") for text in counts), f"{n_others:,} not compared"]
+    parts += counts
     parts += count_problems(p.overview.module for p in programs)
     return [*parts, f"{n_failed} unreadable"] if n_failed else parts
 

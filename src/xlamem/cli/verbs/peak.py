@@ -11,7 +11,7 @@ from ... import compute, schema
 from ...compare.compiler import chip_name
 from ...compute.wording import describe_problems
 from ...dump import Dump, read
-from ...errors import UsageError
+from ...errors import UsageError, without_passwords
 from ...formatting import one_line
 from ...input.find import Source, find, resolve
 from .. import console, inputs, options
@@ -80,7 +80,8 @@ def command(
         if several:
             n_lines = _write_list(programs, len(failures), output)
             programs[0] = read_one(programs[0].overview.source, details=True)
-        path = shlex.quote(one_line(paths[0])) if len(paths) == 1 and module is None else None
+        is_safe = len(paths) == 1 and module is None and without_passwords(paths[0]) == paths[0]
+        path = shlex.quote(one_line(paths[0])) if is_safe else None
         _write_screen(programs[0], output, n_lines, path, all_spaces=space is None)
     inputs.report(failures)
     return code
