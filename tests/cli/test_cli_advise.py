@@ -206,3 +206,10 @@ def test_every_dump(run: Any, folder: Path) -> None:
     code, out, _ = run(folder)
     assert code in (0, 3)
     assert max((len(line) for line in out.splitlines()), default=0) <= 80
+
+
+def test_a_device_of_another_platform(run: Any) -> None:
+    """What the program would need there is not known."""
+    code, out, err = run(DUMPS / "cpu-jaxlib-0.12.0-scan_while", "--device", "v5e")
+    assert (code, out) == (2, "")
+    assert "compiled for v5e, it needs another amount; state a --budget instead" in err

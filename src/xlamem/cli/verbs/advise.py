@@ -8,6 +8,7 @@ import click
 
 from ... import compute
 from ...dump import Dump
+from ...errors import UsageError
 from .. import console, options
 from ..completion import devices, one_of
 
@@ -30,6 +31,8 @@ def command(dump: Dump, budget: str | None, device: str | None, output: options.
     The bounds hold for one intervention at a time. Those marked "try" depend on decisions of the compiler, and may
     cost memory.
     """
+    if device is not None and (verdict := compute.fits(dump, device=device)).other_platform:
+        raise UsageError(f"--device {device}: {verdict.reason}; state a --budget instead")
     table, plan = compute.plan_advice(dump, budget, device)
     if output.json:
         document: documents.Advise = {
