@@ -113,7 +113,8 @@ def _key(rows: pa.Table, d: DiffTables, key: str, *, fold: bool) -> tuple[Ints, 
 def _buffer_names(rows: pa.Table, *, fold: bool) -> tuple[Ints, pa.Array]:
     """Return the plain op_name, or else the instruction without its number; arguments may have been moved.
 
-    What moves an argument is `all-gather of` it, say, if the instruction has the name of that opcode, or `copy of` it.
+    The name of a temporary that holds a moved argument begins with `all-gather of`, for example, if its instruction is
+    named after that opcode, otherwise with `copy of`.
 
     Arguments whose instruction has no name either, as those of TensorFlow, are `argument`.
     """
@@ -125,9 +126,11 @@ def _buffer_names(rows: pa.Table, *, fold: bool) -> tuple[Ints, pa.Array]:
     unnamed = is_in(rows["category"], ["parameter", "donated"]) & (codes < 0)
     unnamed &= flags_of(matching(stems, UNNAMED_PARAMETER), other_codes)
     moved = np.flatnonzero(is_in(rows["category"], ["temp"]) & (ints(rows, "argument") >= 0) & (codes >= 0))
-    moves = pa.array([move_of(stem) or "copy of " for stem in [*stems.to_pylist(), None]], pa.string())
+    stem_codes, opcodes = encoded(stems)
+    moves = pa.array([move_of(opcode) or "copy of " for opcode in [*opcodes.to_pylist(), None]], pa.string())
+    of_moved = take(stem_codes, other_codes[moved]) % len(moves)
     copies = pc.binary_join_element_wise(
-        pc.take(moves, arrow_array(other_codes[moved] % len(moves))), pc.take(plain, arrow_array(codes[moved])), ""
+        pc.take(moves, arrow_array(of_moved)), pc.take(plain, arrow_array(codes[moved])), ""
     )
     distinct, dictionary = encoded(pa.concat_arrays([plain, stems, copies, pa.array(["argument"])]))
     own = codes.copy()
